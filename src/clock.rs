@@ -1,0 +1,22 @@
+//! The one reader of monotonic and wall time.
+//!
+//! Every stamp in the program comes from [`now`], so that a test which pauses tokio's clock pauses all of it.
+//! Wall time labels files and log lines; it is never subtracted from anything.
+
+pub use tokio::time::Instant;
+
+use std::time::SystemTime;
+
+/// The monotonic clock, with nanosecond resolution. Under `tokio::time::pause` it stands still.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// The wall clock, for labels and files only: it may step backwards.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+pub fn wall_now() -> SystemTime {
+    SystemTime::now()
+}

@@ -1,0 +1,185 @@
+//! The checked configuration: what the rest of the program sees.
+//!
+//! Every value here has passed the strict pass, every reference names something that exists, and every default is
+//! filled in. A part takes the section it needs, never the whole [`Config`].
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use url::Url;
+
+use crate::domain::api::Api;
+
+/// Everything that was configured.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// `[targets.NAME]`: what is measured.
+    pub targets: BTreeMap<String, Target>,
+    /// `[workloads.NAME]`: what is sent.
+    pub workloads: BTreeMap<String, Workload>,
+    /// `[loads.NAME]`: how much of it.
+    pub loads: BTreeMap<String, Load>,
+    /// `[budget]`: what it may cost.
+    pub budget: Budget,
+}
+
+/// One gateway, and how to talk to it.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The configured name.
+    pub name: String,
+    /// Base URL; its path prefix is kept.
+    pub base_url: Url,
+    /// Path joined to `base_url` in place of the API's own.
+    pub endpoint: Option<String>,
+    /// Where the key comes from; `None` for a gateway without authentication.
+    pub api_key: Option<SecretSource>,
+    /// The model id sent with every request.
+    pub model: String,
+    /// Request shape.
+    pub api: Api,
+    /// Limits of one request.
+    pub timeouts: Timeouts,
+    /// Extra request headers, in the order of their names.
+    pub headers: BTreeMap<String, HeaderSource>,
+    /// Extra body fields, merged into every request.
+    pub body: serde_json::Map<String, serde_json::Value>,
+    /// Body fields of ours that some gateways refuse.
+    pub send: SendFields,
+    /// PEM file with certificate authorities trusted besides the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// Where a secret is read from. The secret itself never stands in a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretSource {
+    /// An environment variable, read once at start.
+    Env(String),
+    /// A file, read at start, on reload and after a 401.
+    File(PathBuf),
+}
+
+/// The value of an extra header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HeaderSource {
+    /// Written in the file.
+    Text(String),
+    /// A secret kept elsewhere: `{ env = "NAME" }` or `{ file = "PATH" }`.
+    Secret(SecretSource),
+}
+
+/// Limits of one request, each counted from the instant it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// DNS, TCP and TLS together.
+    pub connect: Duration,
+    /// From `sent_at` to the first token-bearing event.
+    pub first_token: Duration,
+    /// Between two token-bearing events. Comments and keep-alives do not reset it.
+    pub idle: Duration,
+    /// From `sent_at` to the end.
+    pub total: Duration,
+}
+
+/// Body fields that fix the output length and ask for counts, each of which can be switched off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SendFields {
+    /// `ignore_eos: true`.
+    pub ignore_eos: bool,
+    /// `min_tokens: N` (SGLang native: `min_new_tokens`).
+    pub min_tokens: bool,
+    /// `temperature`; `None` sends none.
+    pub temperature: Option<f64>,
+    /// `stream_options.include_usage`.
+    pub include_usage: bool,
+    /// `stream_options.continuous_usage_stats`.
+    pub continuous_usage_stats: bool,
+    /// Name of the field that carries the output length: `max_tokens` or `max_completion_tokens`.
+    pub max_tokens_field: MaxTokensField,
+}
+
+/// Name of the field that carries the output length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MaxTokensField {
+    /// `max_tokens`.
+    MaxTokens,
+    /// `max_completion_tokens`.
+    MaxCompletionTokens,
+}
+
+/// What is sent: lengths and the seed that fixes the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// Length of the input, in words of the built-in list.
+    pub input_tokens: NonZeroU32,
+    /// Output tokens asked for.
+    pub output_tokens: NonZeroU32,
+    /// Fixes every prompt.
+    pub seed: u64,
+}
+
+/// One steady load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Load {
+    /// Name of the target.
+    pub target: String,
+    /// Name of the workload.
+    pub workload: String,
+    /// Open or closed loop.
+    pub pace: Pace,
+}
+
+/// A load has a rate or a concurrency, never both.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pace {
+    /// Open loop: requests per second, positive and finite.
+    Rate(f64),
+    /// Closed loop: workers.
+    Concurrency(NonZeroU32),
+}
+
+/// What the loads may cost together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Budget {
+    /// Output tokens a day over all loads; `None` is no limit.
+    pub output_tokens_per_day: Option<NonZeroU64>,
+}
+
+impl Default for Timeouts {
+    /// Long enough for a busy gateway, short enough that a hung request is noticed within a minute.
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            first_token: Duration::from_secs(60),
+            idle: Duration::from_secs(30),
+            total: Duration::from_secs(120),
+        }
+    }
+}
+
+impl Default for SendFields {
+    /// Everything on: a fixed output length, and counts with every event.
+    fn default() -> Self {
+        Self {
+            ignore_eos: true,
+            min_tokens: true,
+            temperature: Some(0.0),
+            include_usage: true,
+            continuous_usage_stats: true,
+            max_tokens_field: MaxTokensField::MaxTokens,
+        }
+    }
+}
+
+impl MaxTokensField {
+    /// The field's name in the body and in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MaxTokens => "max_tokens",
+            Self::MaxCompletionTokens => "max_completion_tokens",
+        }
+    }
+}
