@@ -1,0 +1,4 @@
+//! x
+pub mod event;
+pub mod reader;
+pub mod sse;
