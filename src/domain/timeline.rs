@@ -121,8 +121,12 @@ impl Answer {
     }
 
     /// n: output tokens by the server's own count. `None` without usage; never guessed from the number of events.
+    ///
+    /// A count of zero beside tokens that came is a gateway's placeholder (LiteLLM writes one when it was not asked for
+    /// usage), so it is no count either.
     #[must_use]
     pub fn output_tokens(&self) -> Option<u32> {
-        self.usage.and_then(|usage| usage.completion_tokens)
+        let counted = self.usage.and_then(|usage| usage.completion_tokens);
+        counted.filter(|n| *n > 0 || self.tokens.is_empty())
     }
 }

@@ -72,20 +72,24 @@ pub fn inter_token_latencies(answer: &Answer) -> Vec<(Duration, u32)> {
     latencies
 }
 
-/// n1: tokens in the first event if the server said so, else 1, plus hidden reasoning.
+/// n1: tokens in the first event if the server said so, else 1, plus hidden reasoning; all of n when there is but one event.
 ///
-/// Reasoning tokens that are reported but never streamed all come before the first visible event. `None` without events.
+/// Reasoning tokens that are reported but never streamed all come before the first visible event. A count at the first event
+/// already contains them. `None` without events.
 #[must_use]
 pub fn first_event_tokens(answer: &Answer) -> Option<u32> {
     let first = answer.tokens.first()?;
+    if answer.tokens.len() == 1 {
+        return answer.output_tokens().or(first.tokens).or(Some(1));
+    }
     let hidden = if answer.reasoning_shown { None } else { answer.usage.and_then(|usage| usage.reasoning_tokens) };
-    // A continuous count at the first event already contains the hidden tokens.
     Some(first.tokens.unwrap_or_else(|| 1_u32.saturating_add(hidden.unwrap_or(0))))
 }
 
 /// TPOT: mean time per output token after the first event, `(last_at - first_at) / (n - n1)`.
 ///
-/// `None` when n is unknown or `n - n1 < 1`, never zero for lack of data. n: the server's `usage`.
+/// `None` when n is unknown or `n - n1 < 1`, which includes every answer that came as one event: it has no interval to
+/// divide. n: the server's `usage`.
 fn tpot(answer: &Answer) -> Option<Duration> {
     let later = answer.output_tokens()?.checked_sub(first_event_tokens(answer)?)?;
     let decoding = span(answer.first_at(), answer.last_at())?;
@@ -101,3 +105,6 @@ fn tokens_per_chunk(answer: &Answer) -> Option<f64> {
 fn span(from: Option<tokio::time::Instant>, to: Option<tokio::time::Instant>) -> Option<Duration> {
     Some(to?.saturating_duration_since(from?))
 }
+
+#[cfg(test)]
+mod tests;

@@ -262,7 +262,9 @@ impl Reader {
         }
         self.answer.reasoning_shown |= facts.reasoning;
         if text || grew_silently {
-            self.answer.tokens.push(TokenEvent { at, tokens: growth });
+            // Nothing counted so far although a token is here: the server does not count as it goes.
+            let tokens = growth.filter(|_| count != Some(0));
+            self.answer.tokens.push(TokenEvent { at, tokens });
         }
     }
 

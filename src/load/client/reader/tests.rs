@@ -153,6 +153,15 @@ fn an_absurd_usage_is_no_usage_and_does_not_undo_a_sane_one() {
 }
 
 #[test]
+fn a_count_of_zero_beside_tokens_is_no_count() {
+    let zero = "data: {\"choices\":[{\"text\":\"a\"}],\"usage\":{\"completion_tokens\":0}}\n\n";
+    let (reader, outcome, _) =
+        play(Api::OpenAiCompletions, &[[zero, zero, DONE].concat().as_bytes()], Ending::Complete);
+    let counts: Vec<_> = reader.answer().tokens.iter().map(|event| event.tokens).collect();
+    assert_eq!((counts, reader.answer().output_tokens(), outcome), (vec![None, None], None, Outcome::Ok));
+}
+
+#[test]
 fn sglang_text_grows_with_the_count_or_without_it() {
     let with_count = |text: &str, count: u32| {
         format!(
