@@ -166,7 +166,7 @@ def outcome(status, ended, body, stream, wanted):
         return "in_band_error"
     if stream.bearing and (stream.finish or stream.done_ns) and stream.parse_clean:
         n = dig(stream.usage, "completion_tokens")
-        return "short_output" if n is not None and n < wanted else "ok"
+        return "short_output" if n and n < wanted else "ok"
     if ended == "reset":
         return "reset"
     if not stream.parse_clean:
@@ -205,14 +205,18 @@ def expect(path):
         closed = came[(end or len(wire)) - 1]
 
     sent, usage = meta["t_sent_ns"], stream.usage
-    n = dig(usage, "completion_tokens")
+    # LiteLLM writes 0 where it was not asked for usage: beside tokens that came, that is no count.
+    n = dig(usage, "completion_tokens") or (None if stream.bearing else dig(usage, "completion_tokens"))
     reasoning = dig(usage, "completion_tokens_details", "reasoning_tokens")
     first_event, first, n1 = stream.bearing[0] if stream.bearing else (None, None, None)
     last_event, last, _ = stream.bearing[-1] if stream.bearing else (None, None, None)
     counts = [tokens for _, _, tokens in stream.bearing]
     basis = ("chunk" if None in counts else "token") if counts else None
     if counts:
-        n1 = (n1 or 1) + (0 if stream.reasoned else reasoning or 0)
+        # A count at the first event already contains hidden reasoning.
+        n1 = n1 or 1 + (0 if stream.reasoned else reasoning or 0)
+    if len(counts) == 1 and n:
+        n1 = n  # the one event brought them all: there is no interval to divide
     judged = outcome(status, ended, body, stream, asked if ignore_eos and asked else 0)
     sampled = n is not None and counts and n - n1 >= 1
     return {
