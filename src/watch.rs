@@ -1,1 +1,4 @@
-//! (skeleton)
+//! Readings of the world beside the latency. What cannot be read is absent, never 0.
+
+pub mod fetch;
+pub mod models;
