@@ -1,0 +1,64 @@
+//! One event of a stream, before it is written as SSE.
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+/// Something that is written at its moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Event {
+    /// When it is due; `None` is at once.
+    pub(crate) due: Option<Instant>,
+    pub(crate) content: Content,
+    /// Output tokens that it carries, for the truth log.
+    pub(crate) tokens: u32,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    /// The data of an event.
+    Data(String),
+    /// The data of an event that cannot be a `String`.
+    Binary(Vec<u8>),
+    /// An event with a name.
+    Named(&'static str, String),
+    /// A line without a field name, followed by a blank line.
+    Line(String),
+    /// A comment.
+    Comment(&'static str),
+    /// Bytes that are written as they are.
+    Raw(Bytes),
+}
+
+/// What an event is in the order of a good stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Role,
+    Token,
+    Finish,
+    Usage,
+    Done,
+    /// Not of this stream: an error, a comment, rubbish.
+    Foreign,
+}
+
+/// What comes next in a stream.
+#[derive(Debug, Clone)]
+pub(crate) enum Beat {
+    Event(Event),
+    /// Nothing more, while the stream stays open.
+    Hang,
+}
+
+/// The data of the event that ends a stream.
+pub(crate) const DONE: &str = "[DONE]";
+
+impl Event {
+    pub(crate) fn foreign(due: Option<Instant>, content: Content) -> Self {
+        Self { due, content, tokens: 0, kind: Kind::Foreign }
+    }
+
+    pub(crate) fn done(due: Option<Instant>) -> Self {
+        Self { due, content: Content::Data(DONE.to_owned()), tokens: 0, kind: Kind::Done }
+    }
+}

@@ -1,0 +1,212 @@
+//! The routes: what is asked becomes a [`Reply`], which `connection` then writes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::UNIX_EPOCH;
+
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use bytes::Bytes;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::clock;
+use crate::domain::api::Api;
+use crate::sim::admin;
+use crate::sim::answer::{Answer, Occasion};
+use crate::sim::ask::Ask;
+use crate::sim::fault::rule::{Rules, Struck};
+use crate::sim::fault::{Fault, FaultError};
+use crate::sim::refusal::Refusal;
+use crate::sim::reply::Reply;
+use crate::sim::settings::Settings;
+use crate::sim::truth::{End, Truth, TruthLog};
+
+/// Header in which a request asks for a fault.
+pub(crate) const FAULT_HEADER: &str = "x-sim-fault";
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct House {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) rules: Rules,
+    pub(crate) truth: TruthLog,
+    requests: AtomicU64,
+}
+
+/// When a request was read to its end, and which path it asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Received {
+    pub(crate) at: Instant,
+    pub(crate) path: String,
+}
+
+/// Carries a reply through axum's response, of which only this is used.
+#[derive(Clone)]
+pub(crate) struct Carrier(Arc<Mutex<Option<Reply>>>);
+
+impl Carrier {
+    pub(crate) fn take(self) -> Option<Reply> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl IntoResponse for Reply {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::empty());
+        response.extensions_mut().insert(Carrier(Arc::new(Mutex::new(Some(self)))));
+        response
+    }
+}
+
+impl House {
+    pub(crate) fn new(settings: Settings) -> Self {
+        let start = clock::now();
+        let capacity = usize::try_from(settings.truth_capacity).unwrap_or(usize::MAX);
+        Self {
+            rules: Rules::new(settings.seed, &settings.faults, start),
+            truth: TruthLog::new(capacity, start),
+            requests: AtomicU64::new(0),
+            settings: Arc::new(settings),
+        }
+    }
+
+    fn check_key(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let Some(key) = &self.settings.api_key else { return Ok(()) };
+        let given = headers.get("authorization").and_then(|value| value.to_str().ok());
+        let is_right = given.and_then(|given| given.strip_prefix("Bearer ")).is_some_and(|given| given == key.expose());
+        if is_right { Ok(()) } else { Err(Refusal::unauthorized()) }
+    }
+
+    /// The reply to a request for an answer, with its place in the truth log.
+    fn respond(&self, api: Api, received: Received, headers: &HeaderMap, body: &[u8]) -> Reply {
+        let asked = match asked_fault(headers) {
+            Ok(asked) => asked,
+            Err(error) => return Reply::refusal(Refusal::bad_fault(&error.to_string())),
+        };
+        let seq = self.requests.fetch_add(1, Ordering::Relaxed);
+        let struck = self.rules.strike(seq, asked, received.at);
+        let created = clock::wall_now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let occasion = Occasion { seq, received_at: received.at, created, factor: struck.factor };
+        let ask = self.check_key(headers).and_then(|()| Ask::read(api, body, &self.settings));
+        let prompt_tokens = ask.as_ref().map_or(0, |ask| ask.prompt_tokens);
+        let request_id = headers.get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let text = struck.text.clone();
+        let mut reply = self.reply(api, ask, occasion, struck);
+        reply.recording = Some(self.truth.open(Truth {
+            seq,
+            request_id,
+            path: received.path,
+            status: reply.status,
+            fault: text,
+            received_at: received.at,
+            head_written_at: None,
+            writes: Vec::new(),
+            finished_at: None,
+            end: End::Open,
+            n: 0,
+            prompt_tokens,
+        }));
+        reply
+    }
+
+    fn reply(&self, api: Api, ask: Result<Ask, Refusal>, occasion: Occasion, struck: Struck) -> Reply {
+        let shape = if let Some(Fault::Shape(shape)) = &struck.fault { Some(shape) } else { None };
+        let answer = ask.map(|ask| Answer::new(ask, Arc::clone(&self.settings), occasion, shape));
+        if let Some(Fault::Reply(fault)) = &struck.fault {
+            return Reply::instead(fault, api, answer.ok());
+        }
+        let (mut event, mut format, mut wire) = (None, None, None);
+        match struck.fault {
+            Some(Fault::Event(fault)) => event = Some(fault),
+            Some(Fault::Format(fault)) => format = Some(fault),
+            Some(Fault::Wire(fault)) => wire = Some(fault),
+            Some(Fault::Load(_) | Fault::Connection(_) | Fault::Reply(_) | Fault::Shape(_)) | None => {}
+        }
+        match answer {
+            Ok(answer) => Reply::answer(answer, event, format.as_ref(), wire),
+            Err(refusal) => Reply { wire, ..Reply::refusal(refusal) },
+        }
+    }
+}
+
+fn asked_fault(headers: &HeaderMap) -> Result<Option<Fault>, FaultError> {
+    let Some(text) = headers.get(FAULT_HEADER) else { return Ok(None) };
+    let fault = Fault::parse(text.to_str().unwrap_or("(not text)"))?;
+    if let Fault::Connection(fault) = &fault {
+        return Err(FaultError::TooLate { name: fault.name().to_owned() });
+    }
+    Ok(Some(fault))
+}
+
+/// Every route that there is. `/admin` stands outside the prefix.
+pub(crate) fn router(house: Arc<House>) -> Router {
+    let settings = Arc::clone(&house.settings);
+    let mut served = Router::new()
+        .route("/v1/chat/completions", post(chat))
+        .route("/v1/completions", post(completions))
+        .route("/v1/models", get(models))
+        .route("/generate", post(generate))
+        .route("/health", get(health));
+    if settings.sdk_paths {
+        served = served
+            .route("/chat/completions", post(chat))
+            .route("/completions", post(completions))
+            .route("/models", get(models));
+    }
+    let all = if settings.prefix.is_empty() { served } else { Router::new().nest(&settings.prefix, served) };
+    all.route("/admin/faults", get(admin::faults).put(admin::put_faults).delete(admin::delete_faults))
+        .route("/admin/truth", get(admin::truth))
+        .fallback(async || Reply::refusal(Refusal::not_found()))
+        .method_not_allowed_fallback(async || Reply::refusal(Refusal::method_not_allowed()))
+        .layer(DefaultBodyLimit::disable()) // the connection has its own limit
+        .with_state(house)
+}
+
+async fn chat(
+    State(house): State<Arc<House>>,
+    Extension(received): Extension<Received>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Reply {
+    house.respond(Api::OpenAiChat, received, &headers, &body)
+}
+
+async fn completions(
+    State(house): State<Arc<House>>,
+    Extension(received): Extension<Received>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Reply {
+    house.respond(Api::OpenAiCompletions, received, &headers, &body)
+}
+
+async fn generate(
+    State(house): State<Arc<House>>,
+    Extension(received): Extension<Received>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Reply {
+    house.respond(Api::SglangGenerate, received, &headers, &body)
+}
+
+async fn health() -> Reply {
+    Reply::plain(200, Vec::new(), Bytes::new())
+}
+
+async fn models(State(house): State<Arc<House>>, headers: HeaderMap) -> Reply {
+    if let Err(refusal) = house.check_key(&headers) {
+        return Reply::refusal(refusal);
+    }
+    let created = clock::wall_now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let model = &house.settings.model;
+    let model = json!({
+        "id": model, "object": "model", "created": created, "owned_by": "vllm", "root": model, "parent": null,
+        "max_model_len": house.settings.max_model_len,
+    });
+    Reply::refusal(Refusal::json(200, &json!({"object": "list", "data": [model]})))
+}
