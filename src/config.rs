@@ -2,5 +2,7 @@
 
 pub mod credential;
 pub mod environment;
+pub mod fault;
+pub mod origin;
 mod redact;
 pub mod sections;
