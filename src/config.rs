@@ -4,5 +4,6 @@ pub mod credential;
 pub mod environment;
 pub mod fault;
 pub mod origin;
+mod read;
 mod redact;
 pub mod sections;
