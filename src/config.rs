@@ -3,6 +3,7 @@
 pub mod credential;
 pub mod environment;
 pub mod fault;
+mod merge;
 pub mod origin;
 mod read;
 mod redact;
