@@ -1,0 +1,119 @@
+//! The strict pass: the merged tree into checked sections, with every fault that it has.
+//!
+//! `serde` would stop at the first fault, and the `config` crate would round `3.7` to 4 and take `"yes"` for true. So
+//! the tree is read key by key: a reader answers with a value or reports and answers nothing, and only when everything
+//! has been read is it asked whether all values are there. Every key that no reader asked for is unknown.
+
+use std::collections::BTreeMap;
+
+use config::{Map, Value};
+
+use crate::config::effective::Effective;
+use crate::config::environment::Environment;
+use crate::config::fault::Finding;
+use crate::config::origin::{KeyPath, Origin};
+use crate::config::read::Notes;
+use crate::config::sections::{Config, Target, Workload};
+
+use self::reader::{Checker, Named, Section};
+
+mod body;
+mod budget;
+mod headers;
+mod loads;
+mod reader;
+mod suggest;
+mod target;
+mod url;
+mod value;
+mod vocabulary;
+
+/// What the strict pass made of the tree.
+pub(super) struct Checked {
+    /// The configuration; `None` when something is wrong.
+    pub(super) config: Option<Config>,
+    /// Every setting in force.
+    pub(super) effective: Effective,
+    /// Worth a second look, but no fault.
+    pub(super) warnings: Vec<Finding>,
+}
+
+/// Reads the tree. `whole` is the place that is named when something is missing altogether.
+pub(super) fn check(
+    tree: &Map<String, Value>,
+    whole: &Origin,
+    environment: &Environment,
+    notes: &mut Notes,
+) -> Checked {
+    let root = Section { path: KeyPath::default(), origin: whole.clone(), table: tree };
+    let mut checker = Checker::new(environment, notes);
+    let names = Names {
+        targets: checker.section_names(&root, "targets"),
+        workloads: checker.section_names(&root, "workloads"),
+        loads: checker.section_names(&root, "loads"),
+    };
+    let targets = targets(&mut checker, &root);
+    let workloads = workloads(&mut checker, &root);
+    let loads = loads::loads(&mut checker, &root, &names);
+    let budget = budget::budget(&mut checker, &root, &loads.good, &workloads.good);
+    checker.close(&root, &vocabulary::ROOT);
+    if names.targets.is_empty() && !tree.contains_key("targets") {
+        let help = "add [targets.NAME] with base_url and model";
+        checker.absent(&root, &root.path.child("targets"), "there is no target, wants at least one", help);
+    }
+    if checker.is_clean() && loads.good.is_empty() {
+        let finding = Finding::at(whole, &root.path.child("loads"), "there is no load, so nothing will be sent", "");
+        checker.warn(finding.with_help("add [loads.NAME] with target, workload and rate"));
+    }
+    let config = budget.filter(|_| targets.whole && workloads.whole && loads.whole).map(|budget| Config {
+        targets: targets.good,
+        workloads: workloads.good,
+        loads: loads.good,
+        budget,
+    });
+    let (effective, warnings) = checker.finish();
+    Checked { config, effective, warnings }
+}
+
+/// The configured names, right or wrong inside: a reference to a target with a fault is no second fault.
+struct Names {
+    targets: Vec<String>,
+    workloads: Vec<String>,
+    loads: Vec<String>,
+}
+
+/// The sections of one kind.
+struct Sections<T> {
+    /// Those without a fault.
+    good: BTreeMap<String, T>,
+    /// Whether that is all of them.
+    whole: bool,
+}
+
+impl<T> Sections<T> {
+    /// Reads each section of this kind.
+    fn read<'t>(
+        checker: &mut Checker<'_>,
+        root: &Section<'t>,
+        kind: &'static str,
+        mut one: impl FnMut(&mut Checker<'_>, &str, &Section<'t>) -> Option<T>,
+    ) -> Self {
+        let (sections, mut whole) = checker.named(root, kind);
+        let mut good = BTreeMap::new();
+        for Named { name, sound, section } in sections {
+            match one(checker, &name, &section).filter(|_| sound) {
+                Some(value) => drop(good.insert(name, value)),
+                None => whole = false,
+            }
+        }
+        Self { good, whole }
+    }
+}
+
+fn targets(checker: &mut Checker<'_>, root: &Section<'_>) -> Sections<Target> {
+    Sections::read(checker, root, "targets", target::target)
+}
+
+fn workloads(checker: &mut Checker<'_>, root: &Section<'_>) -> Sections<Workload> {
+    Sections::read(checker, root, "workloads", |checker, _, section| loads::workload(checker, section))
+}

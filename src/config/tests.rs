@@ -1,0 +1,186 @@
+//! What has no place in a folder of small files: sizes, depths, absent files and the order of layers.
+
+use super::*;
+use crate::config::sections::Pace;
+use std::fs;
+use std::path::Path;
+
+const MINIMAL: &str = "[targets.a]\nbase_url = 'http://127.0.0.1:1'\nmodel = 'm'\n[workloads.w]\n[loads.l]\n\
+                       target = 'a'\nworkload = 'w'\nrate = 2\n";
+
+fn scratch(name: &str, bytes: &[u8]) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("steadyload-config-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn load_file(path: &Path) -> Result<Loaded, Faults> {
+    load(&LoadRequest { files: vec![path.to_owned()], overrides: Vec::new() }, &Environment::default())
+}
+
+fn load_layers(text: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Loaded, Faults> {
+    // A file of its own for each text: tests run at once.
+    let name = format!("layers-{}.toml", text.len() + 1000 * env.len() + 100_000 * flags.len());
+    let overrides = flags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let request = LoadRequest { files: vec![scratch(&name, text.as_bytes())], overrides };
+    load(&request, &env.iter().copied().collect())
+}
+
+fn first_fault(result: Result<Loaded, Faults>) -> String {
+    result.unwrap_err().findings()[0].to_string()
+}
+
+#[test]
+fn files_that_cannot_be_used_say_why_and_are_named() {
+    let long = scratch("long.toml", &vec![b'#'; 1024 * 1024 + 1]);
+    let folder = long.parent().unwrap().join("folder.toml");
+    fs::create_dir_all(&folder).unwrap();
+    for (path, says) in [
+        (long.as_path(), "longer than 1 MiB"),
+        (folder.as_path(), "is a directory"),
+        (Path::new("no/such.toml"), "there is no such file"),
+        (Path::new("no-extension"), "tells no format"),
+    ] {
+        let fault = first_fault(load_file(path));
+        assert!(fault.starts_with(&path.display().to_string()) && fault.contains(says), "{fault}");
+    }
+}
+
+#[test]
+fn a_missing_relative_file_says_from_where_it_was_looked_for() {
+    let fault = first_fault(load_file(Path::new("no/such.toml")));
+    assert!(fault.contains("looked for in /"), "{fault}");
+}
+
+#[test]
+fn a_file_that_nests_without_end_is_refused_before_the_stack_is() {
+    let many = 100_000;
+    for (extension, text) in [
+        ("toml", format!("a = {}", "[".repeat(many))),
+        ("toml", format!("a = {}", "{a=".repeat(many))),
+        ("toml", "[".repeat(many)),
+        ("toml", format!("{}a = 1", "a.".repeat(many))),
+        ("toml", format!("[{}a]", "a.".repeat(many))),
+        ("json", "[".repeat(many)),
+        ("json", "{\"a\":".repeat(many)),
+        ("yaml", "[".repeat(many)),
+        ("yaml", "{a: ".repeat(many)),
+        ("yaml", "- ".repeat(many)),
+        ("yaml", "? ".repeat(many)),
+        ("yaml", format!("a: {}", "*b".repeat(many))),
+    ] {
+        let path = scratch(&format!("deep-{}.{extension}", text.len()), text.as_bytes());
+        let fault = first_fault(load_file(&path));
+        let start: String = text.chars().take(10).collect();
+        assert!(fault.contains(": syntax: "), "{start}: {fault}");
+    }
+}
+
+#[test]
+fn dotted_keys_in_nested_tables_stay_off_the_stack() {
+    // As deep as the parser itself allows: 32 brackets of 79 keys each, which fit no setting but must not crash.
+    let level = format!("{{ {}a = ", "a.".repeat(78));
+    let text = format!("x = {}1{}", level.repeat(31), " }".repeat(31));
+    let fault = first_fault(load_file(&scratch("dotted.toml", text.as_bytes())));
+    assert!(fault.contains("nested more than 32"), "{fault}");
+}
+
+#[test]
+fn aliases_do_not_unfold() {
+    let mut text = "a0: &a0 [x, x]\n".to_owned();
+    for level in 1..1000 {
+        text.push_str(&format!("a{level}: &a{level} [*a{0}, *a{0}]\n", level - 1));
+    }
+    let faults = load_file(&scratch("bomb.yaml", text.as_bytes())).unwrap_err();
+    assert!(faults.to_string().contains("is an alias"), "{faults}");
+}
+
+#[test]
+fn a_variable_beats_the_file_and_a_flag_beats_both() {
+    let rate = |loaded: &Loaded| loaded.config.loads["l"].pace;
+    let variable = [("STEADYLOAD__LOADS__L__RATE", "9")];
+    let loaded = load_layers(MINIMAL, &variable, &[]).unwrap();
+    assert_eq!(rate(&loaded), Pace::Rate(9.0));
+    assert!(loaded.effective.to_string().contains("# environment STEADYLOAD__LOADS__L__RATE\n"));
+    let loaded = load_layers(MINIMAL, &variable, &[("loads.l.rate", "2.5")]).unwrap();
+    assert_eq!(rate(&loaded), Pace::Rate(2.5));
+    assert!(loaded.effective.to_string().contains("# flag --set\n"));
+    let loaded = load_layers(MINIMAL, &[], &[]).unwrap();
+    assert_eq!(rate(&loaded), Pace::Rate(2.0));
+    assert!(loaded.effective.to_string().contains(".toml:8\n"));
+}
+
+#[test]
+fn text_from_outside_is_read_as_the_wanted_type_and_no_other() {
+    let env = [
+        ("STEADYLOAD__TARGETS__A__MODEL", "7"),
+        ("STEADYLOAD__TARGETS__A__SEND__IGNORE_EOS", "false"),
+        ("STEADYLOAD__TARGETS__A__SEND__TEMPERATURE", "false"),
+        ("STEADYLOAD__TARGETS__A__TIMEOUTS__IDLE", "5s"),
+        ("STEADYLOAD__TARGETS__A__BODY", r#"{"topK":5}"#),
+        ("STEADYLOAD__WORKLOADS__W__SEED", "18446744073709551615"),
+    ];
+    let loaded = load_layers(MINIMAL, &env, &[("targets.a.headers.X-Team", "true")]).unwrap();
+    let target = &loaded.config.targets["a"];
+    assert_eq!(target.model, "7");
+    assert!(!target.send.ignore_eos);
+    assert_eq!(target.send.temperature, None);
+    assert_eq!(target.timeouts.idle.as_secs(), 5);
+    assert_eq!(target.body["topK"], 5);
+    assert_eq!(target.headers["X-Team"], sections::HeaderSource::Text("true".to_owned()));
+    assert_eq!(loaded.config.workloads["w"].seed, u64::MAX);
+}
+
+#[test]
+fn a_configuration_can_come_from_variables_alone() {
+    let env = [
+        ("STEADYLOAD__TARGETS__A__BASE_URL", "http://127.0.0.1:1"),
+        ("STEADYLOAD__TARGETS__A__MODEL", "m"),
+        ("STEADYLOAD__WORKLOADS__W__SEED", "1"),
+        ("STEADYLOAD__LOADS__L__TARGET", "a"),
+        ("STEADYLOAD__LOADS__L__WORKLOAD", "w"),
+        ("STEADYLOAD__LOADS__L__CONCURRENCY", "8"),
+    ];
+    let loaded = load(&LoadRequest::default(), &env.into_iter().collect()).unwrap();
+    assert!(matches!(loaded.config.loads["l"].pace, Pace::Concurrency(workers) if workers.get() == 8));
+}
+
+#[test]
+fn what_a_broken_file_may_hold_is_not_called_missing() {
+    let broken = scratch("broken.toml", b"[targets.a\n");
+    let good = scratch("refers.toml", b"[loads.l]\ntarget = 'a'\nworkload = 'w'\nrate = '2'\n");
+    let request = LoadRequest { files: vec![broken, good], overrides: Vec::new() };
+    let faults = load(&request, &Environment::default()).unwrap_err();
+    let whats: Vec<_> = faults.findings().iter().map(|finding| finding.what.as_str()).collect();
+    assert!(whats.len() == 2 && whats[0].starts_with("syntax") && whats[1].contains("wants a number"), "{faults}");
+}
+
+#[test]
+fn what_is_allowed_but_odd_is_a_warning() {
+    let text =
+        MINIMAL.replace("http://127.0.0.1:1", "https://gateway.example/v1").replace("rate = 2", "concurrency = 8");
+    let text = format!("{text}[budget]\noutput_tokens_per_day = 1\n");
+    let loaded = load_layers(&text, &[], &[]).unwrap();
+    let warnings: Vec<_> = loaded.warnings.iter().map(ToString::to_string).collect();
+    for says in ["the gateway may answer 401", "requests go to /v1/v1/chat/completions", "does not bound loads.l"] {
+        assert!(warnings.iter().any(|warning| warning.contains(says)), "{says}: {warnings:#?}");
+    }
+    assert_eq!(warnings.len(), 3, "{warnings:#?}");
+}
+
+#[test]
+fn a_plan_that_just_fits_is_accepted_although_its_rate_has_no_exact_binary_form() {
+    let text = MINIMAL.replace("rate = 2", "rate = 3.3");
+    // 3.3 * 86_400 * 100
+    assert!(load_layers(&format!("{text}[budget]\noutput_tokens_per_day = 28_512_000\n"), &[], &[]).is_ok());
+    assert!(load_layers(&format!("{text}[budget]\noutput_tokens_per_day = 28_511_999\n"), &[], &[]).is_err());
+}
+
+#[test]
+fn debug_of_a_request_shows_no_value_of_a_flag() {
+    let overrides = vec![("targets.a.api_key".to_owned(), "sk-hidden".to_owned())];
+    let shown = format!("{:?}", LoadRequest { files: Vec::new(), overrides });
+    assert!(shown.contains("targets.a.api_key") && !shown.contains("hidden"), "{shown}");
+}
