@@ -1,1 +1,4 @@
-//! (skeleton)
+//! The composition root: builds the parts and puts them together. Nothing here measures or decides.
+
+pub mod online;
+pub mod signals;

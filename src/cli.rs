@@ -1,9 +1,111 @@
 //! The commands and their exit codes.
+//!
+//! Only this room prints. Exit codes: 0 fine · 1 a target failed · 2 usage or configuration error · 4 could not run · 130
+//! second signal.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Runs the command line.
+use clap::{Parser, Subcommand};
+
+mod check;
+mod gateway;
+
+/// A steady, reproducible load on an LLM inference gateway, measured as a user would feel it.
+#[derive(Debug, Parser)]
+#[command(name = "steadyload", version, about, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// What is logged to standard error: error, warn, info, debug, trace, or a filter such as `warn,steadyload=debug`.
+    #[arg(long, global = true, default_value = "warn", value_name = "FILTER")]
+    log_level: tracing_subscriber::EnvFilter,
+    /// How it is logged.
+    #[arg(long, global = true, value_enum, default_value = "text")]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Check(check::Args),
+    Gateway(gateway::Args),
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    Fine,
+    Failed,
+    Misconfigured,
+    CouldNotRun,
+}
+
+/// Runs the command line and says how it ended.
 #[must_use]
 pub fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A reader that has gone away leaves nobody to tell.
+            let shown = error.print();
+            let wanted = !error.use_stderr() && shown.is_ok();
+            return if wanted { Exit::Fine } else { Exit::Misconfigured }.into();
+        }
+    };
+    log(cli.log_level, cli.log_format);
+    let ended = match cli.command {
+        Command::Check(args) => check::run(&args),
+        Command::Gateway(args) => gateway::run(&args),
+    };
+    match ended {
+        Ok(exit) => exit.into(),
+        Err(error) if is_broken_pipe(&error) => Exit::Fine.into(),
+        Err(error) => {
+            complain(&format!("steadyload: {error:#}"));
+            Exit::CouldNotRun.into()
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Fine => 0,
+            Exit::Failed => 1,
+            Exit::Misconfigured => 2,
+            Exit::CouldNotRun => 4,
+        })
+    }
+}
+
+fn log(filter: tracing_subscriber::EnvFilter, format: LogFormat) {
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match format {
+        LogFormat::Text => builder.init(),
+        LogFormat::Json => builder.json().init(),
+    }
+}
+
+/// Prints, unless nobody reads any more.
+fn say(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Prints to standard error. There is nowhere left to report a failure of that.
+fn complain(text: &str) {
+    let mut err = io::stderr().lock();
+    writeln!(err, "{text}").ok();
+}
+
+/// `steadyload … | head` is no failure.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -21,6 +21,7 @@ use self::sections::Config;
 mod check;
 pub mod credential;
 pub mod effective;
+pub mod endpoint;
 pub mod environment;
 pub mod fault;
 mod merge;
@@ -28,6 +29,7 @@ pub mod origin;
 pub mod plan;
 mod read;
 mod redact;
+pub mod secrets;
 pub mod sections;
 
 /// What to load.

@@ -53,8 +53,8 @@ fn join(base: &Url, endpoint: &str) -> Url {
 
 #[cfg(test)]
 mod tests {
+    use crate::config::sections::tests::target;
     use crate::domain::api::Api;
-    use crate::load::client::tests::target;
 
     #[test]
     fn the_prefix_is_kept_and_the_version_never_doubled() {

@@ -183,3 +183,25 @@ impl MaxTokensField {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A target with defaults for everything but the URL.
+    pub(crate) fn target(base_url: &str) -> Target {
+        Target {
+            name: "t".into(),
+            base_url: Url::parse(base_url).unwrap(),
+            endpoint: None,
+            api_key: None,
+            model: "m".into(),
+            api: Api::OpenAiChat,
+            timeouts: Timeouts::default(),
+            headers: BTreeMap::new(),
+            body: serde_json::Map::new(),
+            send: SendFields::default(),
+            ca_file: None,
+        }
+    }
+}

@@ -56,6 +56,7 @@ use crate::config::sections::{SecretSource, Target, Timeouts};
 use crate::domain::api::Api;
 use crate::domain::arrival::Arrival;
 use crate::domain::outcome::Outcome;
+use crate::domain::prompt::Prompt;
 use crate::domain::secret::Secret;
 use crate::domain::timeline::{Answer, Timeline};
 use crate::load::client::connection::Connection;
@@ -75,6 +76,16 @@ pub struct Prepared {
     pub output_tokens: u32,
     /// The `x-request-id`, for whoever looks the request up in the gateway's log.
     pub request_id: String,
+}
+
+impl Prepared {
+    /// Renders the request with this index of a load (or of whatever else sends it).
+    #[must_use]
+    pub fn new(target: &Target, prompt: &Prompt, load: &str, index: u64) -> Self {
+        // The random part tells apart two daemons, and two lives of one, that are at the same index.
+        let request_id = format!("{load}-{index}-{:016x}", rand::random::<u64>());
+        Self { body: body::render(target, prompt), output_tokens: prompt.output_tokens, request_id }
+    }
 }
 
 /// Sends requests to one target over connections of its own.
@@ -291,4 +302,4 @@ fn bearer(key: &Secret) -> Option<HeaderValue> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -17,15 +17,23 @@ pub struct Model {
 #[must_use]
 pub fn parse(text: &str) -> Option<Vec<Model>> {
     let value: Value = serde_json::from_str(text).ok()?;
-    let list = match &value {
-        Value::Array(list) => list,
-        _ => value.get("data").or_else(|| value.get("models"))?.as_array()?,
-    };
+    let list = value.as_array().or_else(|| value.get("data").or_else(|| value.get("models"))?.as_array())?;
     let model = |entry: &Value| {
         let id = entry.as_str().or_else(|| entry.get("id")?.as_str()).or_else(|| entry.get("name")?.as_str())?;
         Some(Model { id: id.to_owned(), max_model_len: entry.get("max_model_len").and_then(Value::as_u64) })
     };
     Some(list.iter().filter_map(model).collect())
+}
+
+/// The model whose id is most like `wanted`, if it is so much alike that it may have been meant.
+#[must_use]
+pub fn nearest<'a>(list: &'a [Model], wanted: &str) -> Option<&'a Model> {
+    let alike = |model: &Model| strsim::jaro_winkler(&model.id.to_lowercase(), &wanted.to_lowercase());
+    list.iter()
+        .map(|model| (alike(model), model))
+        .filter(|(alike, _)| *alike > 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, model)| model)
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub(super) fn target(checker: &mut Checker<'_>, name: &str, section: &Section<'_
     if api_key.is_none() && !authorized {
         keyless(checker, section, &base_url);
     }
-    doubled_version(checker, section, &base_url, endpoint.as_deref().unwrap_or(api?.default_endpoint()));
+
     Some(Target {
         name: name.to_owned(),
         base_url,
@@ -242,18 +242,4 @@ fn keyless(checker: &mut Checker<'_>, section: &Section<'_>, url: &Url) {
     let written = section.origin.written(&path, &Literal::text("GATEWAY_API_KEY"));
     let what = "base_url and model are there but no key: the gateway may answer 401";
     checker.warn(Finding::at(&section.origin, &section.path, what, format!("write `{written}` if it wants one")));
-}
-
-/// Other clients want `/v1` in the base URL; here it is part of the endpoint.
-fn doubled_version(checker: &mut Checker<'_>, section: &Section<'_>, url: &Url, endpoint: &str) {
-    let path = url.path().trim_end_matches('/');
-    if !(path.ends_with("/v1") && endpoint.starts_with("/v1/")) {
-        return;
-    }
-    let Some(entry) = checker.entry(section, "base_url") else { return };
-    let mut shorter = url.clone();
-    shorter.set_path(path.trim_end_matches("/v1"));
-    let written = entry.written(&Literal::Text(shorter.as_str().trim_end_matches('/').to_owned()));
-    let what = format!("ends with /v1 and so does the endpoint begin: requests go to {path}{endpoint}");
-    checker.warn(Finding::at(&entry.origin, &entry.path, what, format!("write `{written}`")));
 }

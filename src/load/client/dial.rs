@@ -11,7 +11,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
@@ -22,6 +21,7 @@ use url::{Host, Url};
 use crate::clock;
 use crate::domain::outcome::Outcome;
 use crate::domain::timeline::ConnectPhases;
+use crate::load::client::tls::TlsConfig;
 
 /// A byte stream that a request can be sent over.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin {}
@@ -144,7 +144,7 @@ impl NetDialer {
     ///
     /// # Errors
     /// When the URL names no host, or one that no certificate can be for.
-    pub fn new(url: &Url, tls: &Arc<ClientConfig>) -> Result<Self, DialerError> {
+    pub fn new(url: &Url, tls: &TlsConfig) -> Result<Self, DialerError> {
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
             return Err(DialerError::NoHost { url: url.clone() });
         };

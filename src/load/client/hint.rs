@@ -50,7 +50,7 @@ pub fn hint(target: &Target, timeline: &Timeline, surroundings: Surroundings) ->
         ),
         Outcome::Http404 => not_found(target, setting, said),
         Outcome::Http429 => {
-            "a quota or rate limit of the gateway was reached: lower the rate or concurrency of the loads on this target, or have the limit raised for its key"
+            "a quota or rate limit of the gateway was reached: lower loads.NAME.rate or loads.NAME.concurrency on this target, or have the limit of its key raised"
                 .to_owned()
         }
         Outcome::Http4xx => refused(target, setting, timeline.status, said),
@@ -61,18 +61,25 @@ pub fn hint(target: &Target, timeline: &Timeline, surroundings: Surroundings) ->
             target.model,
             setting.name("model")
         ),
-        Outcome::Truncated | Outcome::Empty if timeline.status.is_none() => format!(
-            "the connection was closed without a response: check that {} names the gateway and its scheme, and that the gateway is not restarting",
-            setting.name("base_url")
-        ),
+        Outcome::Truncated => truncated(target, setting, timeline),
         Outcome::Parse | Outcome::BadResponse => not_expected(target, setting, timeline),
-        Outcome::Truncated
-        | Outcome::TimeoutFirstToken
-        | Outcome::TimeoutIdle
-        | Outcome::TimeoutTotal
-        | Outcome::InBandError
-        | Outcome::Empty
-        | Outcome::ShortOutput => engine(target, setting, timeline),
+        Outcome::TimeoutFirstToken | Outcome::TimeoutIdle | Outcome::TimeoutTotal => too_slow(target, setting, timeline),
+        Outcome::InBandError => format!(
+            "the engine reported an error inside a 200; look for {} in its log, and check {} and {} if it names the request",
+            timeline.request_id,
+            setting.name("model"),
+            setting.name("body")
+        ),
+        Outcome::ShortOutput => format!(
+            "the server stopped before output_tokens: it ignores ignore_eos and min_tokens, or the context is full; {} accepts answers of any length",
+            setting.name("send.ignore_eos = false")
+        ),
+        Outcome::Empty => format!(
+            "the answer had no text: check {} and {}, and look for {} in the engine's log",
+            setting.name("api"),
+            setting.name("model"),
+            timeline.request_id
+        ),
         Outcome::Local => format!(
             "this machine has no descriptors, ports or memory left (`ulimit -n`), not the gateway; raise the limit before blaming {}",
             setting.name("base_url")
@@ -155,17 +162,18 @@ fn not_found(target: &Target, setting: Setting<'_>, said: &str) -> String {
 
 /// 400 and 422: a field that the gateway does not take, or a prompt that does not fit.
 fn refused(target: &Target, setting: Setting<'_>, status: Option<u16>, said: &str) -> String {
-    let optional = body::optional_fields(target);
-    let named: Vec<_> = optional.iter().filter(|(field, _)| said.contains(field)).collect();
-    // `stream_options` stands for what is inside it, and `max_tokens` is often named beside the field that is wrong.
-    if let Some((field, switch)) = named.first() {
-        return format!("the gateway does not take the field {field}: set {}", setting.name(switch));
-    }
-    let said = said.to_ascii_lowercase();
-    if said.contains("context") || said.contains("too long") || said.contains("maximum") {
+    let lower = said.to_ascii_lowercase();
+    // Before the fields: engines name max_tokens when prompt and answer do not fit.
+    if lower.contains("context") || lower.contains("too long") {
         return "prompt and answer together do not fit the model's context: lower input_tokens or output_tokens of the workload"
             .to_owned();
     }
+    let optional = body::optional_fields(target);
+    // In the order of that list: `stream_options` stands for what is inside it.
+    if let Some((field, switch)) = optional.iter().find(|(field, _)| said.contains(field)) {
+        return format!("the gateway does not take the field {field}: set {}", setting.name(switch));
+    }
+    let said = lower;
     if said.contains("key") || said.contains("token") && said.contains("auth") {
         return format!("the key was not accepted; it {}", key_origin(target, setting));
     }
@@ -199,44 +207,44 @@ fn not_expected(target: &Target, setting: Setting<'_>, timeline: &Timeline) -> S
     )
 }
 
-/// The answer began, or should have, and did not end as it ought to.
-fn engine(target: &Target, setting: Setting<'_>, timeline: &Timeline) -> String {
-    let (id, timeouts) = (&timeline.request_id, target.timeouts);
-    match timeline.outcome {
-        Outcome::TimeoutFirstToken => format!(
-            "no token came within {:?} ({}): the engine is queueing or hangs, or something on the way holds the answer back",
-            timeouts.first_token,
-            setting.name("timeouts.first_token")
-        ),
-        Outcome::TimeoutIdle => format!(
-            "the stream stalled for {:?} ({}); look for {id} in the engine's log",
-            timeouts.idle,
-            setting.name("timeouts.idle")
-        ),
-        Outcome::TimeoutTotal => format!(
-            "the answer took longer than {:?} ({}): raise it, or lower output_tokens of the workload",
-            timeouts.total,
-            setting.name("timeouts.total")
-        ),
-        Outcome::InBandError => format!(
-            "the engine reported an error inside a 200; look for {id} in its log, and check {} if it names the request",
-            setting.name("body")
-        ),
-        Outcome::ShortOutput => format!(
-            "the server stopped before output_tokens: it ignores ignore_eos and min_tokens, or the context is full; {} switches the demand off",
-            setting.name("send.ignore_eos = false")
-        ),
-        Outcome::Empty => format!(
-            "the answer had no text: check {} and {}, and look for {id} in the engine's log",
-            setting.name("api"),
-            setting.name("model")
-        ),
-        _ => format!(
-            "the answer was cut off: an engine that crashed, or a proxy with a shorter limit than {} = {:?}; look for {id} in their logs",
-            setting.name("timeouts.total"),
-            timeouts.total
-        ),
+/// The connection or the body ended too early, in good order or not.
+fn truncated(target: &Target, setting: Setting<'_>, timeline: &Timeline) -> String {
+    if timeline.status.is_none() {
+        return format!(
+            "the connection was closed without a response: check that {} names the gateway and its scheme, and that the gateway is not restarting",
+            setting.name("base_url")
+        );
     }
+    format!(
+        "the answer was cut off: an engine that crashed, or a proxy with a shorter limit than {} = {:?}; look for {} in their logs",
+        setting.name("timeouts.total"),
+        target.timeouts.total,
+        timeline.request_id
+    )
+}
+
+/// A limit of ours ran out.
+fn too_slow(target: &Target, setting: Setting<'_>, timeline: &Timeline) -> String {
+    let Timeline { outcome, request_id, .. } = timeline;
+    if *outcome == Outcome::TimeoutFirstToken {
+        return format!(
+            "no token came within {:?} ({}): the engine is queueing or hangs, or something on the way holds the answer back",
+            target.timeouts.first_token,
+            setting.name("timeouts.first_token")
+        );
+    }
+    if *outcome == Outcome::TimeoutIdle {
+        return format!(
+            "the stream stalled for {:?} ({}); look for {request_id} in the engine's log",
+            target.timeouts.idle,
+            setting.name("timeouts.idle")
+        );
+    }
+    format!(
+        "the answer took longer than {:?} ({}): raise it, or lower output_tokens of the workload",
+        target.timeouts.total,
+        setting.name("timeouts.total")
+    )
 }
 
 #[cfg(test)]
@@ -246,9 +254,9 @@ mod tests {
 
     use super::*;
     use crate::clock;
+    use crate::config::sections::tests::target;
     use crate::domain::arrival::Arrival;
     use crate::domain::timeline::Answer;
-    use crate::load::client::tests::target;
 
     const BARE: Surroundings = Surroundings { in_container: false };
 
@@ -279,7 +287,7 @@ mod tests {
     fn every_failure_has_a_hint_that_names_a_setting() {
         for outcome in Outcome::ALL {
             let text = hint_of(outcome, Some(200), "");
-            let named = text.contains("targets.t.") || text.contains("rate or concurrency");
+            let named = text.contains("targets.t.") || text.contains("loads.NAME.rate");
             assert_eq!(named, !matches!(outcome, Outcome::Ok | Outcome::Canceled), "{outcome}: {text}");
         }
     }
@@ -314,7 +322,7 @@ mod tests {
             ("Unknown parameter: 'stream_options.continuous_usage_stats'", "send.continuous_usage_stats = false"),
             ("unknown field `stream_options`", "send.include_usage = false"),
             ("Unsupported parameter: 'max_tokens'", "send.max_tokens_field = \"max_completion_tokens\""),
-            ("this model's maximum context length is 4096", "input_tokens"),
+            ("max_tokens is too large: this model's maximum context length is 4096", "input_tokens"),
             ("Invalid model name", "targets.t.model"),
             ("Invalid proxy server key", "targets.t.api_key_env"),
             ("no", "targets.t.send.ignore_eos = false, targets.t.send.min_tokens = false"),

@@ -1,7 +1,7 @@
 //! The client against scripted connections under a paused clock: every stamp is exact, every way to end is reached.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::pending;
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -10,10 +10,9 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep, sleep_until};
-use url::Url;
 
 use super::*;
-use crate::config::sections::SendFields;
+use crate::config::sections::tests::target;
 use crate::domain::timeline::ConnectPhases;
 use crate::load::client::dial::{Dialed, Dialing};
 
@@ -22,23 +21,6 @@ const TOKEN: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
 const FINISH: &str =
     "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}],\"usage\":{\"completion_tokens\":2}}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
-
-/// A target with defaults for everything but the URL.
-pub(crate) fn target(base_url: &str) -> Target {
-    Target {
-        name: "t".into(),
-        base_url: Url::parse(base_url).unwrap(),
-        endpoint: None,
-        api_key: None,
-        model: "m".into(),
-        api: Api::OpenAiChat,
-        timeouts: Timeouts::default(),
-        headers: BTreeMap::new(),
-        body: serde_json::Map::new(),
-        send: SendFields::default(),
-        ca_file: None,
-    }
-}
 
 /// What a scripted connection does, each at its time after the request was written.
 #[derive(Debug, Clone)]

@@ -23,13 +23,16 @@ pub enum TlsError {
     Provider(#[from] rustls::Error),
 }
 
+/// What a TLS connection needs; shared by all connections of a target.
+pub type TlsConfig = Arc<ClientConfig>;
+
 /// A client configuration that trusts the system's authorities and those in `ca_file`, and speaks HTTP/1.1 only.
 ///
 /// A machine without authorities (a bare container) is no error here: the handshake will say that the issuer is unknown.
 ///
 /// # Errors
 /// When `ca_file` is unusable.
-pub fn client_config(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, TlsError> {
+pub fn client_config(ca_file: Option<&Path>) -> Result<TlsConfig, TlsError> {
     let mut roots = RootCertStore::empty();
     // Some system bundles hold certificates that no library can read; the others are still good.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -1,0 +1,154 @@
+//! `steadyload check`: is the configuration right, and, with `--online`, does what it names answer.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+use url::Host;
+
+use crate::app::online;
+use crate::app::signals::Stop;
+use crate::cli::{Exit, complain, say};
+use crate::config::secrets::Secrets;
+use crate::config::sections::{Config, Target};
+use crate::config::{self, Environment, LoadRequest, Loaded, Plan};
+use crate::sim::Gateway;
+use crate::sim::settings::Settings;
+
+/// The file that is meant when a folder is named, in this order.
+const DEFAULT_FILES: [&str; 4] = ["steadyload.toml", "steadyload.yaml", "steadyload.yml", "steadyload.json"];
+
+/// Validate a configuration: every fault at once, each with its place and what would be right.
+///
+/// Exit code 0: valid, and with --online every target answered. 1: a target failed. 2: the configuration is wrong.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Configuration file (TOML, JSON or YAML), or a folder with a steadyload.toml; later ones win over earlier ones.
+    #[arg(short, long, required = true, value_name = "FILE")]
+    config: Vec<PathBuf>,
+    /// A setting over everything else, such as loads.canary.rate=2.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    overrides: Vec<(String, String)>,
+    /// Show the settings in force and where each comes from; no secret is shown.
+    #[arg(long)]
+    print: bool,
+    /// Send one streamed request to each target and say what it shows.
+    #[arg(long)]
+    online: bool,
+    /// With --online: first start the simulated gateway at the address of each target on this machine.
+    #[arg(long, requires = "online")]
+    simulate: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let files = args.config.iter().map(|path| file(path)).collect();
+    let environment = Environment::from_process();
+    let request = LoadRequest { files, overrides: args.overrides.clone() };
+    let loaded = match config::load(&request, &environment) {
+        Ok(loaded) => loaded,
+        Err(faults) => {
+            complain(faults.to_string().trim_end());
+            return Ok(Exit::Misconfigured);
+        }
+    };
+    for warning in &loaded.warnings {
+        complain(format!("warning: {warning}").trim_end());
+    }
+    if args.print {
+        say(&loaded.effective.to_string())?;
+    } else {
+        say(&summary(&loaded))?;
+    }
+    if !args.online {
+        return Ok(Exit::Fine);
+    }
+    let runtime = Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
+    runtime.block_on(ask_all(&loaded.config, &environment, args.simulate))
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("wants KEY=VALUE, such as loads.canary.rate=2")?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn file(path: &Path) -> PathBuf {
+    if !path.is_dir() {
+        return path.to_owned();
+    }
+    let candidates = DEFAULT_FILES.map(|name| path.join(name));
+    let found = candidates.iter().find(|candidate| candidate.exists());
+    found.cloned().unwrap_or_else(|| path.join(DEFAULT_FILES[0]))
+}
+
+fn summary(loaded: &Loaded) -> String {
+    let Config { targets, workloads, loads, .. } = &loaded.config;
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let parts = [count(targets.len(), "target"), count(workloads.len(), "workload"), count(loads.len(), "load")];
+    format!("the configuration is valid: {}\n{}\n", parts.join(", "), Plan::of(&loaded.config))
+}
+
+/// Checks every target, one after the other, until all are done or the user has seen enough.
+async fn ask_all(config: &Config, environment: &Environment, simulate: bool) -> anyhow::Result<Exit> {
+    let mut stop = Stop::arm().context("cannot handle signals")?;
+    // Ends with this function, and every gateway with it.
+    let mut gateways = JoinSet::new();
+    if simulate {
+        let mut taken = BTreeSet::new();
+        for target in config.targets.values() {
+            let address = address_here(target)?;
+            if taken.insert(address) {
+                let gateway = simulated(target, address, environment).await?;
+                say(&format!("a simulated gateway answers on http://{address}\n"))?;
+                gateways.spawn(gateway.run(std::future::pending::<()>()));
+            }
+        }
+    }
+    let mut exit = Exit::Fine;
+    for target in config.targets.values() {
+        let report = tokio::select! {
+            biased;
+            () = stop.asked() => {
+                complain("steadyload: stopped by a signal");
+                return Ok(Exit::CouldNotRun);
+            }
+            report = online::check(config, target, environment) => report,
+        };
+        let report = report.with_context(|| format!("target {} cannot be checked", target.name))?;
+        say(&format!("\n{report}"))?;
+        if !report.passed() {
+            exit = Exit::Failed;
+        }
+    }
+    Ok(exit)
+}
+
+/// Where a simulated gateway has to listen to be found by this target.
+fn address_here(target: &Target) -> anyhow::Result<SocketAddr> {
+    let url = &target.base_url;
+    let ip = match url.host() {
+        Some(Host::Ipv4(ip)) => ip.is_loopback().then_some(IpAddr::from(ip)),
+        Some(Host::Ipv6(ip)) => ip.is_loopback().then_some(IpAddr::from(ip)),
+        Some(Host::Domain("localhost")) => Some(IpAddr::from(Ipv4Addr::LOCALHOST)),
+        Some(Host::Domain(_)) | None => None,
+    };
+    let address = ip.zip(url.port_or_known_default()).map(SocketAddr::from).filter(|_| url.scheme() == "http");
+    address.with_context(|| {
+        let name = &target.name;
+        format!("--simulate needs an http:// address of this machine in targets.{name}.base_url, and {url} is none")
+    })
+}
+
+/// A gateway that has the target's model under its path prefix and asks for its key.
+async fn simulated(target: &Target, address: SocketAddr, environment: &Environment) -> anyhow::Result<Gateway> {
+    let prefix = target.base_url.path().trim_end_matches('/');
+    let settings = Settings {
+        model: target.model.clone(),
+        prefix: prefix.strip_suffix("/v1").unwrap_or(prefix).to_owned(),
+        api_key: Secrets::read(target, environment)?.key,
+        ..Settings::default()
+    };
+    Gateway::bind(settings, address).await.with_context(|| format!("the simulated gateway cannot listen on {address}"))
+}
