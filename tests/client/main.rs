@@ -6,5 +6,6 @@
 
 mod capture;
 mod conformance;
+mod faults;
 mod replay;
 mod sending;

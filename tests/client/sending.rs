@@ -32,8 +32,13 @@ pub(crate) fn target(base_url: &str, api: Api) -> Target {
 
 /// A client that connects for real.
 pub(crate) fn connecting(target: &Target) -> Client {
+    connecting_with(target, Secrets::default())
+}
+
+/// A client that connects for real, with headers of its own.
+pub(crate) fn connecting_with(target: &Target, secrets: Secrets) -> Client {
     let tls = tls::client_config(target.ca_file.as_deref()).unwrap();
-    over(target, Box::new(NetDialer::new(&target.request_url(), &tls).unwrap()))
+    Client::new(target, secrets, Box::new(NetDialer::new(&target.request_url(), &tls).unwrap())).unwrap()
 }
 
 /// A client over connections of the test's own.
