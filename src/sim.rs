@@ -157,6 +157,7 @@ impl Gateway {
     pub async fn run(self, stop: impl Future) -> io::Result<()> {
         let mut connections = JoinSet::new();
         let mut writer = JoinSet::new();
+        let lines = LinesEnd(self.simulator.truth());
         if let Some(file) = self.truth_file {
             writer.spawn_blocking(move || file.write());
         }
@@ -183,11 +184,20 @@ impl Gateway {
             }
         }
         connections.shutdown().await;
-        self.simulator.truth().end_lines();
+        drop(lines);
         match writer.join_next().await {
             None => Ok(()),
             Some(written) => written.map_err(io::Error::other)?,
         }
+    }
+}
+
+/// Ends the truth file's lines however `run` ends, so that the writing thread does not wait for ever.
+struct LinesEnd(TruthLog);
+
+impl Drop for LinesEnd {
+    fn drop(&mut self) {
+        self.0.end_lines();
     }
 }
 

@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -83,12 +84,13 @@ where
         if inbox.is_empty() && !arrives(&mut socket.io, &mut inbox, idle.filter(|_| is_kept)).await {
             return close(socket.io).await;
         }
+        let read_at = Arc::new(Mutex::new(clock::now()));
         match stale.filter(|_| is_kept) {
             Some(StaleHow::Fin) => return close(socket.io).await,
             Some(StaleHow::Rst) => return (socket.arm_reset)(&socket.io),
             None => {}
         }
-        let Some(taken) = take_request(socket.io, inbox, &router).await else { return };
+        let Some(taken) = take_request(Intake { inbox, io: socket.io, read_at }, &router).await else { return };
         (socket.io, inbox) = (taken.io, taken.inbox);
         let mut reply = taken.reply;
         let recording = reply.recording.take();
@@ -137,34 +139,35 @@ struct Taken<I> {
 }
 
 /// Reads one request and lets the routes answer it. `None` when the client left or hyper refused its bytes.
-async fn take_request<I>(io: I, inbox: BytesMut, router: &Router) -> Option<Taken<I>>
+async fn take_request<I>(intake: Intake<I>, router: &Router) -> Option<Taken<I>>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, mut receiver) = mpsc::channel(1);
+    let read_at = Arc::clone(&intake.read_at);
     let service = service_fn(move |request| {
-        let (sender, router) = (sender.clone(), router.clone());
+        let (sender, router, read_at) = (sender.clone(), router.clone(), Arc::clone(&read_at));
         async move {
             // The receiver is gone only when the connection is, and then nobody waits for this.
-            sender.send(answer(request, router).await).await.ok();
+            sender.send(answer(request, router, &read_at).await).await.ok();
             pending::<Result<Response<Empty<Bytes>>, Infallible>>().await
         }
     });
-    let mut connection = http1::Builder::new().serve_connection(Intake { inbox, io }, service);
+    let mut connection = http1::Builder::new().serve_connection(intake, service);
     let (reply, terms) = tokio::select! {
         biased;
         answered = receiver.recv() => answered.flatten()?,
         _ = &mut connection => return None,
     };
     let parts = connection.into_parts();
-    let Intake { mut inbox, io } = parts.io;
+    let Intake { mut inbox, io, .. } = parts.io;
     // What hyper read too far came before what it has not read yet.
     let mut ahead = BytesMut::from(parts.read_buf.as_ref());
     ahead.unsplit(inbox.split());
     Some(Taken { io, inbox: ahead, reply, terms })
 }
 
-async fn answer(request: Request<Incoming>, router: Router) -> Option<(Reply, Terms)> {
+async fn answer(request: Request<Incoming>, router: Router, read_at: &Mutex<Instant>) -> Option<(Reply, Terms)> {
     let (mut head, body) = request.into_parts();
     let terms = terms(head.version, &head.headers);
     let is_head = head.method == Method::HEAD;
@@ -176,7 +179,8 @@ async fn answer(request: Request<Incoming>, router: Router) -> Option<(Reply, Te
         }
         Err(_) => return None,
     };
-    head.extensions.insert(Received { at: clock::now(), path: head.uri.path().to_owned() });
+    let at = *read_at.lock().unwrap_or_else(PoisonError::into_inner);
+    head.extensions.insert(Received { at, path: head.uri.path().to_owned() });
     let request = Request::from_parts(head, Body::from(body));
     let mut response = match TowerToHyperService::new(router).call(request).await {
         Ok(response) => response,
@@ -267,17 +271,19 @@ async fn stays_until<I: AsyncRead + Unpin>(io: &mut I, inbox: &mut BytesMut, due
         }
     };
     tokio::pin!(moment);
-    loop {
+    // A peer that sends that much ahead of its answer is taken for gone: it could never be seen to leave.
+    while inbox.len() < MOST_AHEAD {
         tokio::select! {
             biased;
             () = &mut moment => return true,
-            read = io.read_buf(inbox), if inbox.len() < MOST_AHEAD => {
+            read = io.read_buf(inbox) => {
                 if !matches!(read, Ok(1..)) {
                     return false;
                 }
             }
         }
     }
+    false
 }
 
 /// Writes all of `bytes`, with a stamp before each try: the last one belongs to the write that completed them.
@@ -304,6 +310,9 @@ async fn write<I: AsyncWrite + Unpin>(io: &mut I, bytes: &[u8], stamp: impl Fn(I
 struct Intake<I> {
     inbox: BytesMut,
     io: I,
+    /// When the socket was last read. The read that brings a request's last byte is the moment it was received; what
+    /// hyper needs to take it apart is the gateway's time, not the network's.
+    read_at: Arc<Mutex<Instant>>,
 }
 
 impl<I: AsyncRead + Unpin> hyper::rt::Read for Intake<I> {
@@ -324,6 +333,7 @@ impl<I: AsyncRead + Unpin> hyper::rt::Read for Intake<I> {
         let mut buffer = ReadBuf::new(space.get_mut(..count).unwrap_or_default());
         match Pin::new(&mut self.io).poll_read(cx, &mut buffer) {
             Poll::Ready(Ok(())) => {
+                *self.read_at.lock().unwrap_or_else(PoisonError::into_inner) = clock::now();
                 out.put_slice(buffer.filled());
                 Poll::Ready(Ok(()))
             }

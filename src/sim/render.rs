@@ -78,11 +78,16 @@ impl Renderer {
         }
     }
 
-    /// The event that carries nothing but `finish_reason`.
+    /// The event that carries nothing but `finish_reason`; SGLang sends one only when there is no token to carry it.
     pub(crate) fn finish(&self, reason: &str, usage: Option<Count>) -> String {
         let choice = match self.api {
             Api::OpenAiChat => chat_choice(r#"{"content":""}"#, Some(reason)),
-            Api::OpenAiCompletions | Api::SglangGenerate => completion_choice(r#""""#, Some(reason)),
+            Api::OpenAiCompletions => completion_choice(r#""""#, Some(reason)),
+            Api::SglangGenerate => {
+                let count = Count { completion: 0, reasoning: 0 };
+                let piece = Piece { text: "", is_reasoning: false, so_far: "", tokens: 0, count };
+                return self.native(&piece, Some(reason));
+            }
         };
         format!("{}{}{}}}", self.open(), choices(&choice), self.tail(usage))
     }

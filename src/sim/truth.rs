@@ -28,7 +28,7 @@ pub struct Truth {
     pub status: u16,
     /// What went wrong with it.
     pub fault: Option<String>,
-    /// Its body was read to the end. The TTFT counts from here.
+    /// The socket read that brought its last byte. The TTFT counts from here.
     pub received_at: Instant,
     /// The write that completed the head.
     pub head_written_at: Option<Instant>,

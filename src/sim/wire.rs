@@ -93,6 +93,9 @@ enum Ending {
 /// More than any answer has, so that it is always cut short.
 const PROMISED_LENGTH: u64 = 1_000_000_000;
 
+/// A larger head would only fill the gateway's own memory: no client reads so much.
+const MOST_PADDING: u64 = 64 << 20;
+
 impl Steps {
     /// The steps, and whether another request may follow on the connection.
     pub(crate) fn new(reply: Reply, terms: Terms) -> (Self, bool) {
@@ -157,7 +160,8 @@ impl Steps {
             Some(WireFault::Silence { head: HeadState::Sent }) => self.manner.stop = stop(0, false, Ending::Hang),
             Some(WireFault::HeadPieces { size, pause }) => pieces = Some((usize::from(*size).max(1), *pause)),
             Some(WireFault::HugeHead { size }) => {
-                head.lines.push(format!("x-padding: {}", "a".repeat(usize::try_from(size.0).unwrap_or_default())));
+                let size = usize::try_from(size.0.min(MOST_PADDING)).unwrap_or_default();
+                head.lines.push(format!("x-padding: {}", "a".repeat(size)));
             }
             Some(WireFault::BadStatusLine {}) => "HTTP/one.one OK 200".clone_into(&mut head.first_line),
             Some(WireFault::ShortLength { at }) => {

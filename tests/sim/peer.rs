@@ -114,7 +114,11 @@ pub(crate) async fn ask_within(simulator: &Simulator, request: &str, limits: &Li
     let simulator = simulator.clone();
     let mut tasks = JoinSet::new();
     tasks.spawn(async move { simulator.serve_stream(far).await });
-    say(&mut near, request, limits).await
+    let heard = say(&mut near, request, limits).await;
+    drop(near);
+    // The task ends because the client is gone; a panic in it would be an error here.
+    tasks.join_next().await.unwrap().unwrap();
+    heard
 }
 
 /// A gateway on loopback that stops when this is dropped.

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use steadyload::sim::Simulator;
+use steadyload::sim::fault::ALL;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::peer::{End, Running, ask, chat, get, post, settings};
+use crate::peer::{End, Limits, PATIENT, Running, ask, ask_within, chat, chat_body, get, post, say, settings};
 
 const CLOSE: &str = "connection: close";
 
@@ -28,6 +29,72 @@ async fn bad_requests_get_an_error_and_no_panic() {
         assert_eq!(heard.end, End::Fin, "{bytes:?}");
     }
     assert_eq!(ask(&simulator, &get("/health")).await.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_fault_meets_every_kind_of_request_and_the_gateway_goes_on() {
+    let simulator =
+        Simulator::new(settings(&[("reasoning_tokens", "2"), ("split_chars", "2"), ("usage", "continuous")]));
+    let limits = Limits { bytes: 100_000, ..PATIENT };
+    let texts = ALL.iter().flat_map(|doc| {
+        let at = doc.params.iter().any(|param| param.key == "at");
+        [
+            Some(doc.name.to_owned()),
+            at.then(|| format!("{}:at=0", doc.name)),
+            at.then(|| format!("{}:at=4000000000", doc.name)),
+        ]
+    });
+    for text in texts.flatten() {
+        for stream in ["true", "false"] {
+            for (path, rest) in [
+                ("/v1/chat/completions", r#""messages":[{"role":"user","content":"hello"}],"max_tokens":4"#),
+                ("/v1/completions", r#""prompt":"hello","max_tokens":1"#),
+                ("/generate", r#""text":"hello","sampling_params":{"max_new_tokens":3}"#),
+                ("/generate", r#""nothing":"that can be answered""#),
+            ] {
+                let request =
+                    post(path, &[CLOSE, &format!("x-sim-fault: {text}")], &format!(r#"{{"stream":{stream},{rest}}}"#));
+                ask_within(&simulator, &request, &limits).await;
+            }
+        }
+    }
+    assert_eq!(ask(&simulator, &get("/health")).await.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_may_come_in_chunks_or_wait_for_leave_to_send_their_body() {
+    let simulator = Simulator::new(settings(&[]));
+    let body = chat_body("");
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: sim\r\nconnection: close\r\n";
+    let chunked = format!("{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    assert_eq!(ask(&simulator, &chunked).await.events().len(), 9);
+
+    let (mut near, far) = tokio::io::duplex(1 << 20);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { simulator.serve_stream(far).await });
+    let asking = format!("{head}expect: 100-continue\r\ncontent-length: {}\r\n\r\n", body.len());
+    near.write_all(asking.as_bytes()).await.unwrap();
+    let mut leave = vec![0; 25];
+    near.read_exact(&mut leave).await.unwrap();
+    assert_eq!(leave, b"HTTP/1.1 100 Continue\r\n\r\n");
+    assert_eq!(say(&mut near, &body, &PATIENT).await.events().len(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_arrives_byte_by_byte_is_received_with_its_last_one() {
+    let simulator = Simulator::new(settings(&[]));
+    let (mut near, far) = tokio::io::duplex(1 << 20);
+    let (served, mut tasks) = (simulator.clone(), JoinSet::new());
+    tasks.spawn(async move { served.serve_stream(far).await });
+    for byte in chat(&["x-request-id: slow"]).as_bytes() {
+        tokio::time::advance(Duration::from_millis(1)).await;
+        near.write_all(&[*byte]).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let sent_at = steadyload::clock::now();
+    let heard = say(&mut near, "", &PATIENT).await;
+    let truth = simulator.truth().get("slow").unwrap();
+    assert_eq!((truth.received_at, (heard.reads[1].0 - sent_at).as_millis()), (sent_at, 200));
 }
 
 #[tokio::test(start_paused = true)]
