@@ -256,6 +256,14 @@ mod tests {
     }
 
     #[test]
+    fn no_answer_is_longer_than_the_context_has_room_for() {
+        let settings = Settings { max_model_len: 20, ..Settings::default() };
+        let body = chat(r#","max_tokens":15,"ignore_eos":true"#);
+        let ask = Ask::read(Api::OpenAiChat, body.as_bytes(), &settings).unwrap();
+        assert_eq!((ask.prompt_tokens, ask.tokens, ask.at_limit), (13, 7, true));
+    }
+
+    #[test]
     fn a_gateway_may_ignore_what_is_asked() {
         let settings = Settings { honour_ignore_eos: false, honour_min_tokens: false, ..Settings::default() };
         let body = chat(r#","max_tokens":200,"ignore_eos":true,"min_tokens":150"#);

@@ -38,6 +38,9 @@ use crate::sim::wire::{Act, Steps, Terms};
 /// Larger bodies are refused: a prompt of 16 MB has four million tokens.
 const MOST_BODY: usize = 16 << 20;
 
+/// Room for the first read of a request, which is all of it most of the time.
+const ROOM: usize = 4096;
+
 /// Bytes of further requests that are read while one is answered.
 const MOST_AHEAD: usize = 65_536;
 
@@ -105,6 +108,7 @@ where
 
 /// Whether a byte came, rather than the end of the connection or of the idle time.
 async fn arrives<I: AsyncRead + Unpin>(io: &mut I, inbox: &mut BytesMut, idle: Option<Duration>) -> bool {
+    inbox.reserve(ROOM);
     let read = io.read_buf(inbox);
     match idle {
         None => matches!(read.await, Ok(1..)),

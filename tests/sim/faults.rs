@@ -10,7 +10,9 @@ use steadyload::sim::fault::{ALL, Fault};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use crate::peer::{End, Heard, Limits, PATIENT, Running, ask_within, chat, chat_body, listen, post, say, settings};
+use crate::peer::{
+    End, Heard, LOOPBACK, Limits, PATIENT, Running, ask_within, chat, chat_body, listen, post, say, settings,
+};
 
 const CLOSE: &str = "connection: close";
 
@@ -377,7 +379,7 @@ async fn each_fault_of_the_socket_has_its_end() {
 async fn over_tcp(headers: &[&str]) -> Heard {
     let running = Running::start(settings(&[("ttft", "2ms"), ("gap", "1ms")])).await;
     let mut peer = TcpStream::connect(running.addr).await.unwrap();
-    let heard = say(&mut peer, &chat(headers), &PATIENT).await;
+    let heard = say(&mut peer, &chat(headers), &LOOPBACK).await;
     running.stop().await;
     heard
 }
@@ -430,7 +432,7 @@ async fn an_idle_connection_is_closed_after_its_time() {
     let (running, mut peer) = connect("idle_close=5ms").await;
     tokio::io::AsyncWriteExt::write_all(&mut peer, chat(&[]).as_bytes()).await.unwrap();
     assert!(hear_one(&mut peer).await > 0);
-    let heard = listen(&mut peer, &PATIENT).await;
+    let heard = listen(&mut peer, &LOOPBACK).await;
     assert_eq!((heard.end, heard.reads.len()), (End::Fin, 0));
     running.stop().await;
 }
@@ -441,7 +443,7 @@ async fn a_stale_connection_ends_as_the_next_request_arrives() {
         let (running, mut peer) = connect(rule).await;
         tokio::io::AsyncWriteExt::write_all(&mut peer, chat(&[]).as_bytes()).await.unwrap();
         assert!(hear_one(&mut peer).await > 0);
-        let heard = say(&mut peer, &chat(&[]), &PATIENT).await;
+        let heard = say(&mut peer, &chat(&[]), &LOOPBACK).await;
         assert_eq!((heard.end, heard.reads.len()), (end, 0));
         assert_eq!(running.truth.all().len(), 1, "the second request was never read");
         running.stop().await;

@@ -41,6 +41,9 @@ pub(crate) struct Limits {
 /// Under a paused clock an hour costs nothing.
 pub(crate) const PATIENT: Limits = Limits { quiet: Duration::from_secs(3600), bytes: 1 << 20 };
 
+/// Over TCP time is real: a gateway that is quiet for so long is broken.
+pub(crate) const LOOPBACK: Limits = Limits { quiet: Duration::from_secs(5), bytes: 1 << 20 };
+
 pub(crate) fn settings(pairs: &[(&str, &str)]) -> Settings {
     let mut settings = Settings::default();
     for (key, value) in pairs {

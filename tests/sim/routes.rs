@@ -218,6 +218,8 @@ async fn several_tokens_may_share_an_event_and_split_characters_have_none_of_the
     let is_empty: Vec<_> =
         split.json()[1..6].iter().map(|event| event["choices"][0]["delta"]["content"] == "").collect();
     assert_eq!((is_empty, split.text()), (vec![false, true, false, true, false], plain.text()));
+    let last = ask_with(&[("split_chars", "5")], &chat(&[CLOSE])).await;
+    assert_eq!(last.text(), plain.text(), "the last token has no next one that could carry its text");
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,10 +248,11 @@ async fn the_seed_decides_text_ids_and_drawn_times() {
 #[tokio::test(start_paused = true)]
 async fn requests_follow_one_another_on_a_connection_even_when_sent_ahead() {
     let simulator = Simulator::new(settings(&[]));
-    let both = format!("{}{}{}", chat(&[]), chat(&[]), get("/health"));
-    let heard = ask(&simulator, &both).await;
+    let health = get("/health").replace("connection: close\r\n", "").repeat(500);
+    let all = format!("{}{}{health}{}", chat(&[]), chat(&[]), get("/health"));
+    let heard = ask(&simulator, &all).await;
     let text = timeless(&String::from_utf8(heard.bytes()).unwrap());
-    assert_eq!(text.matches("HTTP/1.1 200 OK\r\n").count(), 3);
+    assert_eq!(text.matches("HTTP/1.1 200 OK\r\n").count(), 503);
     assert_eq!(text.matches("data: [DONE]\n\n\r\n0\r\n\r\n").count(), 2);
     assert_eq!(text.matches("connection: close").count(), 1);
 }
