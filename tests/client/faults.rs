@@ -84,7 +84,8 @@ const ROWS: &[Row] = &[
     ("usage:kind=float", Outcome::Ok, "", Some(20)),
     ("usage:kind=absurd", Outcome::Ok, "", Some(20)),
     ("usage:kind=strings", Outcome::Ok, "", Some(20)),
-    ("usage:kind=disagree", Outcome::Ok, "", Some(20)),
+    // The finish event counts one token more than the last usage: by the rule of growth it bears one.
+    ("usage:kind=disagree", Outcome::Ok, "", Some(21)),
     ("no_done", Outcome::Ok, "", Some(20)),
     ("no_finish", Outcome::Ok, "", Some(20)),
     ("finish_with_text", Outcome::Ok, "", Some(20)),
@@ -242,7 +243,9 @@ async fn every_fault_ends_as_it_should() {
         let target = target(Api::OpenAiChat, "http://gateway");
         let dialer = Piped { simulator: Simulator::new(settings), serving: Rc::clone(&serving) };
         let client = Client::new(&target, secrets, Box::new(dialer)).unwrap();
-        for index in 0..2 {
+        // The second request of a client meets what the first left behind. A flood takes its time and leaves nothing.
+        let requests = if row.0.starts_with("endless") { 1 } else { 2 };
+        for index in 0..requests {
             let timeline = ask(&client, &target, index).await;
             check(&format!("{}, request {index}", row.0), &target, &timeline, row);
         }
@@ -466,7 +469,7 @@ async fn a_tls_stream_closed_without_its_farewell_is_cut_off() {
     target.ca_file = Some(ca_file.clone());
     let asking = async {
         let timeline = ask(&sending::connecting(&target), &target, 0).await;
-        assert!(matches!(timeline.outcome, Outcome::Empty | Outcome::Reset), "{timeline:?}");
+        assert_eq!((timeline.outcome, timeline.answer.cut), (Outcome::Empty, true), "{timeline:?}");
     };
     tokio::select! {
         served = server.serve(true) => served.unwrap(),

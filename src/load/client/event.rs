@@ -12,12 +12,13 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use sonic_rs::LazyValue;
 
 use crate::domain::api::Api;
 use crate::domain::timeline::Usage;
 
 /// No answer has more tokens than this; a larger count is a server's mistake, and TPOT would be 0 because of it.
-const ABSURD_TOKENS: u64 = 10_000_000;
+const ABSURD_TOKENS: f64 = 10_000_000.0;
 
 /// Deepest nesting that is handed to the parser, which recurses. Real events have fewer than ten levels.
 const MAX_DEPTH: u32 = 64;
@@ -350,36 +351,16 @@ impl<'de> Deserialize<'de> for Present {
 }
 
 impl<'de> Deserialize<'de> for Count {
+    /// Taken as text and read afterwards: a number that no machine can hold would otherwise cost the whole event.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "only whole numbers within the range of a count get there"
+    )]
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct CountVisitor;
-        impl<'de> Visitor<'de> for CountVisitor {
-            type Value = Count;
-            ignore_scalars!(Count(None); visit_bool(bool), visit_str(&str));
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Count, E> {
-                Ok(Count(
-                    Some(value).filter(|value| *value <= ABSURD_TOKENS).and_then(|value| u32::try_from(value).ok()),
-                ))
-            }
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Count, E> {
-                u64::try_from(value).map_or(Ok(Count(None)), |value| self.visit_u64(value))
-            }
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "the guard admits only whole numbers within the range of a count"
-            )]
-            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Count, E> {
-                let whole = value.fract() == 0.0 && (0.0..=10_000_000.0).contains(&value);
-                if whole { self.visit_u64(value as u64) } else { Ok(Count(None)) }
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Count, A::Error> {
-                drain_seq(seq).map(|_| Count(None))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Count, A::Error> {
-                drain_map(map).map(|_| Count(None))
-            }
-        }
-        deserializer.deserialize_any(CountVisitor)
+        let value = LazyValue::deserialize(deserializer)?;
+        let number = value.as_raw_str().parse::<f64>().ok();
+        Ok(Self(number.filter(|n| n.fract() == 0.0 && (0.0..=ABSURD_TOKENS).contains(n)).map(|n| n as u32)))
     }
 }
 

@@ -224,9 +224,8 @@ impl Exchange<'_> {
                 detail.push_str(&format!("{name}: {value}; "));
             }
         }
-        detail.push_str(excerpt(&text).as_deref().unwrap_or_default());
-        let detail = Some(detail.trim_end_matches("; ").to_owned()).filter(|detail| !detail.is_empty());
-        End { outcome, detail, at: self.connection.read_at(), reusable }
+        detail.push_str(excerpt(&text).as_deref().unwrap_or("an empty body"));
+        End { outcome, detail: Some(detail), at: self.connection.read_at(), reusable }
     }
 
     /// Reads on to the end of a body whose `[DONE]` was seen, so that its connection can be used again.

@@ -29,6 +29,8 @@ pub const MAX_EVENT: usize = 4 << 20;
 pub const MAX_OTHER_LINE: usize = 64 << 10;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
+/// The fields of an event stream, with the colon that ends their names.
+const FIELDS: [&[u8]; 4] = [b"data:", b"event:", b"id:", b"retry:"];
 
 /// What the decoder found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +134,10 @@ impl Decoder {
     /// When the last event exceeds its limit.
     pub fn finish(&mut self, mut sink: impl FnMut(Item<'_>) -> ControlFlow<()>) -> Result<(), LimitError> {
         let mut borrowed = None;
+        // A piece of a field's name is the torn beginning of a field, not a line of something else.
+        if FIELDS.iter().any(|field| field.starts_with(&self.line)) {
+            self.line.clear();
+        }
         if !self.line.is_empty() && self.take_cut_line(&mut borrowed, &mut sink)?.is_break() {
             return Ok(());
         }

@@ -61,11 +61,14 @@ fn only_a_number_that_can_be_a_count_is_one() {
         ("4000000000", None),
         ("99999999999999999999999999", None),
         ("1e300", None),
+        ("1e999", None),
+        ("-1e999", None),
         ("\"12\"", None),
         ("null", None),
         ("[1]", None),
         ("{\"a\":1}", None),
         ("true", None),
+        ("123456789012345678901234567890".repeat(20).leak(), None),
     ] {
         let text = format!(r#"{{"choices":[],"usage":{{"completion_tokens":{count}}}}}"#);
         assert_eq!(chat(&text).usage.and_then(|usage| usage.completion_tokens), expected, "{count}");
