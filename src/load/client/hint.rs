@@ -110,7 +110,7 @@ fn connect(target: &Target, setting: Setting<'_>, surroundings: Surroundings) ->
     let host = target.base_url.host_str().unwrap_or_default();
     if loopback && surroundings.in_container {
         return format!(
-            "inside this container {host} is the container itself: use the gateway's service name or the host's address in {base_url}"
+            "inside this container {host} is the container itself: use the gateway's service name or the host's address in {base_url}, or start the gateway in here"
         );
     }
     format!("nothing accepts connections there: start the gateway, or correct host and port in {base_url}")

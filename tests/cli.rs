@@ -1,0 +1,321 @@
+//! The program as users run it: exit codes, what it prints, and that the hints lead to the setting.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_steadyload");
+
+fn run(args: &[&str]) -> Output {
+    run_with(args, &[])
+}
+
+fn run_with(args: &[&str], env: &[(&str, &str)]) -> Output {
+    Command::new(PROGRAM).args(args).env_clear().envs(env.iter().copied()).stdin(Stdio::null()).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[track_caller]
+fn expect(output: &Output, code: i32, shown: &[&str]) {
+    let all = format!("{}{}", out(output), err(output));
+    assert_eq!(output.status.code(), Some(code), "{all}");
+    for part in shown {
+        assert!(all.contains(part), "{part:?} is not in:\n{all}");
+    }
+}
+
+/// A folder that is gone afterwards.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("steadyload-cli-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// A simulated gateway on a free port, ended when it is dropped.
+struct Gateway {
+    child: Child,
+    url: String,
+}
+
+impl Gateway {
+    fn with(args: &[&str]) -> Self {
+        let listen = ["gateway", "--listen", "127.0.0.1:0", "--set", "ttft=20ms", "--set", "gap=1ms"];
+        let mut child = Command::new(PROGRAM).args(listen).args(args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        let url = first.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
+        Self { child, url }
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn config(base_url: &str, more: &str) -> String {
+    format!(
+        "[targets.t]\nbase_url = \"{base_url}\"\nmodel = \"sim-model\"\n{more}\n\
+         [workloads.w]\noutput_tokens = 20\n[loads.l]\ntarget = \"t\"\nworkload = \"w\"\nrate = 1\n"
+    )
+}
+
+#[test]
+fn a_good_configuration_is_valid_and_can_be_shown() {
+    expect(
+        &run(&["check", "-c", "examples"]),
+        0,
+        &["the configuration is valid: 1 target, 1 workload, 1 load", "17_280_000"],
+    );
+    let shown = run_with(
+        &["check", "-c", "examples/steadyload.toml", "--print", "--set", "workloads.chat.seed=7"],
+        &[("STEADYLOAD__LOADS__CANARY__RATE", "0.5")],
+    );
+    expect(
+        &shown,
+        0,
+        &["environment STEADYLOAD__LOADS__CANARY__RATE", "flag --set", "examples/steadyload.toml:", "default"],
+    );
+}
+
+#[test]
+fn a_bad_configuration_ends_with_2_and_every_fault() {
+    let folder = Folder::new("bad");
+    let path = folder.write("bad.toml", &config("http://h", "modle = 1").replace("rate = 1", "rate = \"1\""));
+    expect(&run(&["check", "-c", &path]), 2, &["bad.toml:4: targets.t.modle", "bad.toml:10: loads.l.rate", "2 faults"]);
+    expect(&run(&["check", "-c", "/nowhere/at/all.toml"]), 2, &["/nowhere/at/all.toml"]);
+    for args in [&["check"][..], &["chekc"], &[], &["check", "-c", "examples", "--simulate"]] {
+        expect(&run(args), 2, &["Usage"]);
+    }
+    expect(&run(&["check", "-c", "examples", "--set", "x"]), 2, &["wants KEY=VALUE"]);
+    expect(&run(&["check", "-c", "examples", "--set", "targets.staging.gpu=nvml"]), 2, &["not in this version"]);
+}
+
+#[test]
+fn the_first_command_of_the_readme_works() {
+    // On a port of its own, so that it cannot meet another test's gateway.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let base_url = format!("targets.staging.base_url=http://{}/v1", listener.local_addr().unwrap());
+    drop(listener);
+    let output = run(&["check", "--online", "--simulate", "-c", "examples", "--set", &base_url]);
+    expect(&output, 0, &["target staging: ok", "100 of 100 asked for", "ignore_eos and min_tokens honoured", "TTFT 2"]);
+    let elsewhere = run(&[
+        "check",
+        "--online",
+        "--simulate",
+        "-c",
+        "examples",
+        "--set",
+        "targets.staging.base_url=http://example.com",
+    ]);
+    expect(&elsewhere, 4, &["--simulate needs an http:// address of this machine"]);
+}
+
+#[test]
+fn a_target_that_answers_is_fine_and_says_what_it_shows() {
+    let folder = Folder::new("fine");
+    for (settings, shown) in [
+        (
+            &[][..],
+            &["20 of 20 asked for, 20 events, 1.00 tokens per chunk", "counted with every event", "in 20 reads"][..],
+        ),
+        (
+            &["--set", "tokens_per_chunk=4"],
+            &["20 of 20 asked for, 5 events, 4.00 tokens per chunk: chunks hold several tokens"],
+        ),
+        (&["--set", "usage=final"], &["counted once", "basis chunk"]),
+        (&["--set", "usage=none"], &["unknown of 20 asked for (no usage)", "no TPOT can be computed"]),
+        (&["--set", "cached_tokens=3"], &["cached 3"]),
+        (&["--set", "reasoning=shown", "--set", "reasoning_tokens=5"], &["first answer text after", "reasoning 5"]),
+        (
+            &["--fault", "coalesced"],
+            &["20 events in 1 reads: something on the way collects the whole answer (a buffering proxy)"],
+        ),
+        (&["--fault", "compressed"], &["compressed although identity was asked for"]),
+    ] {
+        let gateway = Gateway::with(settings);
+        let path = folder.write("fine.toml", &config(&gateway.url, ""));
+        expect(&run(&["check", "--online", "-c", &path]), 0, &[&["target t: ok"], shown].concat());
+    }
+}
+
+#[test]
+fn a_target_that_fails_ends_with_1_and_a_hint_that_names_the_setting() {
+    let folder = Folder::new("fails");
+    let key = "api_key_env = \"GATEWAY_KEY\"";
+    for (settings, more, shown) in [
+        (&["--set", "api_key=sk-right"][..], key, &["target t: http_401 (fault: request)", "variable GATEWAY_KEY"][..]),
+        (&["--set", "api_key=sk-right"], "", &["http_401", "name its environment variable in targets.t.api_key_env"]),
+        (
+            &["--set", "prefix=/api"],
+            "",
+            &["http_404", "/v1/chat/completions: does targets.t.base_url lack a path prefix such as /api"],
+        ),
+        (
+            &["--set", "model=sim-modle"],
+            "",
+            &[
+                "http_404",
+                "\"sim-model\" is not listed, only \"sim-modle\"; did you mean \"sim-modle\"?",
+                "targets.t.model",
+            ],
+        ),
+        (&["--set", "strict_fields=openai"], "", &["http_4xx", "set targets.t.send."]),
+        (
+            &["--set", "honour_ignore_eos=false", "--set", "honour_min_tokens=false", "--set", "natural_tokens=5"],
+            "",
+            &["short_output (fault: engine)", "not honoured: it stopped after 5", "targets.t.send.ignore_eos = false"],
+        ),
+        (&["--fault", "html_page"], "", &["bad_response", "targets.t.api is \"openai-chat\""]),
+        (&["--fault", "stall"], "timeouts = { idle = \"200ms\" }", &["timeout_idle", "targets.t.timeouts.idle"]),
+        (&["--fault", "status:code=429,retry_after=9"], "", &["http_429", "retry-after: 9"]),
+    ] {
+        let gateway = Gateway::with(settings);
+        let path = folder.write("fails.toml", &config(gateway.url.trim_end_matches("/api"), more));
+        let output = run_with(&["check", "--online", "-c", &path], &[("GATEWAY_KEY", "sk-wrong-one")]);
+        expect(&output, 1, shown);
+        assert!(!format!("{}{}", out(&output), err(&output)).contains("sk-wrong-one"), "the key is shown");
+    }
+}
+
+#[test]
+fn a_gateway_without_v1_is_found_and_the_setting_named() {
+    let folder = Folder::new("sdk");
+    // Under /api there is no /v1: what the common Python SDK would use is there.
+    let gateway = Gateway::with(&["--set", "prefix=/api", "--set", "sdk_paths=true"]);
+    let base_url = gateway.url.replace("/api", "");
+    let path = folder.write("sdk.toml", &config(&format!("{base_url}/api"), ""));
+    expect(&run(&["check", "--online", "-c", &path]), 0, &["target t: ok"]);
+    let path = folder.write("sdk.toml", &config(&format!("{base_url}/api"), "endpoint = \"/v2/chat/completions\""));
+    expect(&run(&["check", "--online", "-c", &path]), 1, &["set targets.t.endpoint = \"/chat/completions\""]);
+}
+
+#[test]
+fn no_gateway_is_a_refused_connection() {
+    let folder = Folder::new("none");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let path = folder.write("none.toml", &config(&format!("http://{}", listener.local_addr().unwrap()), ""));
+    drop(listener);
+    expect(
+        &run(&["check", "--online", "-c", &path]),
+        1,
+        &["target t: connect (fault: network)", "start the gateway", "targets.t.base_url", "none came up"],
+    );
+}
+
+#[test]
+fn too_few_descriptors_are_our_own_fault() {
+    let folder = Folder::new("files");
+    let gateway = Gateway::with(&[]);
+    let path = folder.write("files.toml", &config(&gateway.url, ""));
+    // The runtime takes its own first; what is left is found by going down until the connection is what fails.
+    let ended_as_local = (8..40).rev().any(|limit| {
+        let script = format!("ulimit -n {limit}; exec {PROGRAM} check --online -c {path}");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        out(&output).contains("target t: local (fault: client)") && out(&output).contains("ulimit -n")
+    });
+    assert!(ended_as_local);
+}
+
+#[test]
+fn the_gateway_stops_at_the_first_signal() {
+    for signal in ["-TERM", "-INT"] {
+        let mut gateway = Gateway::with(&[]);
+        gateway.signal(signal);
+        assert_eq!(gateway.child.wait().unwrap().code(), Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn a_check_stops_at_a_signal() {
+    let folder = Folder::new("signal");
+    let gateway = Gateway::with(&["--fault", "silence"]);
+    let path = folder.write("signal.toml", &config(&gateway.url, ""));
+    let mut child = Command::new(PROGRAM)
+        .args(["check", "--online", "-c", &path])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Signals are the program's own to handle once the kernel says so; it asks before it sends the request.
+    while !catches_signals(child.id()) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", err(&output));
+}
+
+/// Whether the process has handlers for SIGINT and SIGTERM.
+fn catches_signals(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let wanted = (1 << (2 - 1)) | (1 << (15 - 1));
+    caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & wanted == wanted)
+}
+
+#[test]
+fn wrong_settings_of_the_gateway_are_explained() {
+    for (args, shown) in [
+        (&["gateway", "--set", "tftt=1s"][..], "no setting is called `tftt`"),
+        (&["gateway", "--set", "ttft"], "wants KEY=VALUE"),
+        (&["gateway", "--set", "ttft=fast"], "--set ttft=fast"),
+        (&["gateway", "--fault", "stal"], "--fault stal"),
+        (&["gateway", "--listen", "nowhere"], "--listen"),
+    ] {
+        expect(&run(args), 2, &[shown]);
+    }
+    let taken = Gateway::with(&[]);
+    let address = taken.url.strip_prefix("http://").unwrap();
+    expect(&run(&["gateway", "--listen", address]), 4, &["cannot listen on", "in use"]);
+    expect(&run(&["gateway", "--list"]), 0, &["ttft = 200ms", "split_utf8:pause=1ms"]);
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let script = format!("{PROGRAM} gateway --list | head -n 1; exit ${{PIPESTATUS[0]}}");
+    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+    expect(&output, 0, &["settings"]);
+    assert_eq!(err(&output), "");
+}
+
+#[test]
+fn help_and_version_are_there() {
+    expect(&run(&["--version"]), 0, &[env!("CARGO_PKG_VERSION")]);
+    for args in [&["--help"][..], &["check", "--help"], &["gateway", "--help"]] {
+        expect(&run(args), 0, &["Usage"]);
+    }
+}
