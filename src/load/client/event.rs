@@ -88,8 +88,7 @@ fn read<'a, T: Deserialize<'a>>(text: &'a str, facts: impl FnOnce(T) -> Facts<'a
 /// Whether brackets outside strings nest deeper than `limit`. One pass, no recursion.
 fn deeper_than(limit: u32, data: &[u8]) -> bool {
     // A real event has fewer brackets than that altogether, and counting them is several times cheaper.
-    let opens = data.iter().filter(|byte| matches!(byte, b'[' | b'{')).count();
-    if u32::try_from(opens).is_ok_and(|opens| opens <= limit) {
+    if openers(data) <= limit {
         return false;
     }
     let (mut depth, mut in_string, mut escaped) = (0_u32, false, false);
@@ -109,6 +108,13 @@ fn deeper_than(limit: u32, data: &[u8]) -> bool {
         }
     }
     false
+}
+
+/// How many `[` and `{` there are. In blocks whose count fits a byte, so that the compiler can take 16 or 32 bytes at once:
+/// counted one by one they cost a fifth of the whole event.
+fn openers(data: &[u8]) -> u32 {
+    let block = |bytes: &[u8]| bytes.iter().fold(0_u8, |count, byte| count.wrapping_add(u8::from(byte | 0x20 == b'{')));
+    data.chunks(usize::from(u8::MAX)).map(|bytes| u32::from(block(bytes))).sum()
 }
 
 #[derive(Deserialize)]
