@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::clock::Instant;
 use crate::config::sections::Target;
 use crate::domain::sample::ItlBasis;
 use crate::domain::timeline::Timeline;
@@ -68,13 +69,32 @@ impl Report {
             quantity("first answer text after", sample.ttfo.filter(|_| answer.reasoning_shown)),
         ];
         let latencies = latencies.into_iter().flatten().collect::<Vec<_>>().join(", ");
-        let mut lines = vec![("latency", if latencies.is_empty() { "none".to_owned() } else { latencies })];
+        let mut lines = vec![
+            ("stamps", self.stamps()),
+            ("latency", if latencies.is_empty() { "none".to_owned() } else { latencies }),
+        ];
         lines.extend(self.gaps().map(|gaps| ("ITL", gaps)));
         lines.push(("tokens", self.tokens()));
         lines.push(("usage", self.usage()));
         lines.push(("length", self.length()));
         lines.push(("stream", self.stream()));
         lines
+    }
+
+    /// When the parts of the answer came, counted from the instant at which the request was sent.
+    fn stamps(&self) -> String {
+        let answer = &self.timeline.answer;
+        let after = |name: &str, at: Option<Instant>| {
+            let after = at?.saturating_duration_since(self.timeline.sent_at?);
+            Some(format!("{name} {}", short(after)))
+        };
+        let stamps = [
+            after("head", self.timeline.headers_at),
+            after("first token", answer.first_at()),
+            after("last token", answer.last_at()),
+            after("end", answer.closed_at),
+        ];
+        format!("{} after it was sent", stamps.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }
 
     fn gaps(&self) -> Option<String> {

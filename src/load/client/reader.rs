@@ -106,7 +106,6 @@ impl Reader {
             self.unreadable(format!("the body is longer than {MAX_BODY} bytes"));
             return ControlFlow::Break(());
         }
-        let before = self.answer.tokens.len();
         let mut decoder = mem::take(&mut self.decoder);
         let mut flow = ControlFlow::Continue(());
         let result = decoder.feed(bytes, |item| {
@@ -114,9 +113,6 @@ impl Reader {
             flow
         });
         self.decoder = decoder;
-        if self.answer.tokens.len() > before {
-            self.answer.token_reads = self.answer.token_reads.saturating_add(1);
-        }
         if let Err(error) = result {
             self.unreadable(error.to_string());
             return ControlFlow::Break(());
@@ -264,6 +260,10 @@ impl Reader {
         if text || grew_silently {
             // Nothing counted so far although a token is here: the server does not count as it goes.
             let tokens = growth.filter(|_| count != Some(0));
+            // Chunks of one socket read come one by one, but with one stamp.
+            if self.answer.last_at() != Some(at) {
+                self.answer.token_reads = self.answer.token_reads.saturating_add(1);
+            }
             self.answer.tokens.push(TokenEvent { at, tokens });
         }
     }

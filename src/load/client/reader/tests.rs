@@ -103,6 +103,16 @@ fn the_first_and_last_token_bearing_events_are_stamped_by_their_reads() {
 }
 
 #[test]
+fn chunks_of_one_socket_read_are_one_read() {
+    let at = clock::now();
+    let mut reader = Reader::new(Api::OpenAiChat, None);
+    for (after, event) in [(0, TOKEN), (0, TOKEN), (1, TOKEN), (1, TOKEN)] {
+        assert!(reader.feed(event.as_bytes(), at + Duration::from_millis(after)).is_continue());
+    }
+    assert_eq!((reader.answer().tokens.len(), reader.answer().token_reads), (4, 2));
+}
+
+#[test]
 fn reasoning_bears_tokens_but_is_no_answer() {
     let thought = "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\"}}]}\n\n";
     let (reader, _, start) = play(Api::OpenAiChat, &[thought.as_bytes(), TOKEN.as_bytes()], Ending::Complete);
