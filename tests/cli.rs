@@ -149,7 +149,7 @@ fn a_target_that_answers_is_fine_and_says_what_it_shows() {
     for (settings, shown) in [
         (
             &[][..],
-            &["20 of 20 asked for, 20 events, 1.00 tokens per chunk", "counted with every event", "in 20 reads"][..],
+            &["20 of 20 asked for, 20 events, 1.00 tokens per chunk", "counted with every event", "20 events in "][..],
         ),
         (
             &["--set", "tokens_per_chunk=4"],

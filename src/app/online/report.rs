@@ -123,10 +123,8 @@ impl Report {
     fn usage(&self) -> String {
         let answer = &self.timeline.answer;
         let Some(usage) = answer.usage else {
-            return format!(
-                "none came: no TPOT can be computed; the gateway drops targets.{}.send.include_usage",
-                self.target.name
-            );
+            return "none came, so no TPOT can be computed: the gateway ignores stream_options.include_usage"
+                .to_owned();
         };
         let count = |count: Option<u32>| count.map_or("unknown".to_owned(), |count| count.to_string());
         let form = match sample::itl_basis(answer) {

@@ -43,7 +43,7 @@ pub fn hint(target: &Target, timeline: &Timeline, surroundings: Surroundings) ->
         ),
         Outcome::Http401 => format!("the key was not accepted; it {}", key_origin(target, setting)),
         Outcome::Http403 => format!(
-            "the key is known but may not use model {:?} here ({}); it {}",
+            "not allowed: the key may not use model {:?} here ({}), or is the wrong one; it {}",
             target.model,
             setting.name("model"),
             key_origin(target, setting)
@@ -62,7 +62,8 @@ pub fn hint(target: &Target, timeline: &Timeline, surroundings: Surroundings) ->
             setting.name("model")
         ),
         Outcome::Truncated => truncated(target, setting, timeline),
-        Outcome::Parse | Outcome::BadResponse => not_expected(target, setting, timeline),
+        Outcome::Parse => unreadable(target, setting, timeline),
+        Outcome::BadResponse => not_expected(target, setting, said),
         Outcome::TimeoutFirstToken | Outcome::TimeoutIdle | Outcome::TimeoutTotal => too_slow(target, setting, timeline),
         Outcome::InBandError => format!(
             "the engine reported an error inside a 200; look for {} in its log, and check {} and {} if it names the request",
@@ -180,7 +181,8 @@ fn refused(target: &Target, setting: Setting<'_>, status: Option<u16>, said: &st
     if said.contains("model") {
         return format!("the gateway does not take the model {:?}: correct {}", target.model, setting.name("model"));
     }
-    let switches: Vec<_> = optional.iter().map(|(_, switch)| setting.name(switch)).collect();
+    let mut switches: Vec<_> = optional.iter().map(|(_, switch)| setting.name(switch)).collect();
+    switches.dedup();
     format!(
         "the gateway refuses the request with {}; if it does not know one of our fields, these switch them off: {}",
         status.unwrap_or_default(),
@@ -188,14 +190,29 @@ fn refused(target: &Target, setting: Setting<'_>, status: Option<u16>, said: &st
     )
 }
 
-/// Bytes that are not the answer we asked for.
-fn not_expected(target: &Target, setting: Setting<'_>, timeline: &Timeline) -> String {
-    let (base_url, api, endpoint) = (setting.name("base_url"), setting.name("api"), setting.name("endpoint"));
+/// Bytes that are not HTTP, not an event stream, not JSON, or more than we take.
+fn unreadable(target: &Target, setting: Setting<'_>, timeline: &Timeline) -> String {
+    let base_url = setting.name("base_url");
+    let said = timeline.detail.as_deref().unwrap_or_default();
+    let (id, api) = (&timeline.request_id, setting.name("api"));
+    if timeline.status.is_none() && said.contains("too large") {
+        return format!(
+            "the response head is larger than any gateway's: look what adds headers on the way to {base_url}"
+        );
+    }
     if timeline.status.is_none() {
         let other = if target.base_url.scheme() == "http" { "https" } else { "http" };
         return format!("what answers there does not speak HTTP: correct {base_url}, perhaps to {other}://");
     }
-    if timeline.compressed || timeline.detail.as_deref().is_some_and(|said| said.starts_with("content-encoding")) {
+    format!(
+        "the answer cannot be read on: something between {base_url} and the engine damages it or writes what is no event; look for {id} in their logs, and check that {api} fits if every request ends so"
+    )
+}
+
+/// An answer, but not the one we asked for.
+fn not_expected(target: &Target, setting: Setting<'_>, said: &str) -> String {
+    let (base_url, api, endpoint) = (setting.name("base_url"), setting.name("api"), setting.name("endpoint"));
+    if said.starts_with("content-encoding") {
         return format!(
             "the answer was compressed although identity was asked for: switch that off in the proxy before {base_url}"
         );

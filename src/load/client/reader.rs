@@ -217,7 +217,8 @@ impl Reader {
             // The body ended within this event: it is a torn piece, and the missing end is what is wrong with it.
             Parsed::Bad(_) if !event.terminated => self.events = self.events.saturating_sub(1),
             Parsed::Bad(reason) => {
-                self.detail = excerpt(data);
+                let data = excerpt(data).unwrap_or_default();
+                self.detail = Some(format!("{reason}: {data}"));
                 self.unreadable(reason);
                 return ControlFlow::Break(());
             }
