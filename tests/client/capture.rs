@@ -12,6 +12,7 @@ use serde_json::Value;
 use steadyload::domain::api::Api;
 
 /// One recorded response.
+#[derive(Clone)]
 pub(crate) struct Capture {
     pub(crate) name: String,
     pub(crate) sent_ns: u64,

@@ -7,5 +7,6 @@
 mod capture;
 mod conformance;
 mod faults;
+mod hostile;
 mod replay;
 mod sending;

@@ -29,14 +29,14 @@ fn patient() -> Timeouts {
     Timeouts { connect: for_ever, first_token: for_ever, idle: for_ever, total: for_ever }
 }
 
-fn target(base_url: &str, expected: &Expected) -> Target {
+pub(crate) fn target(base_url: &str, expected: &Expected) -> Target {
     let mut target = sending::target(base_url, expected.api());
     target.timeouts = patient();
     target.send.ignore_eos = expected.flag("ignore_eos");
     target
 }
 
-fn asked(expected: &Expected) -> u32 {
+pub(crate) fn asked(expected: &Expected) -> u32 {
     u32::try_from(expected.number("asked").unwrap_or(0)).unwrap()
 }
 
@@ -97,12 +97,12 @@ impl AsyncWrite for Recorded {
 }
 
 /// Dials to one capture, cut at least as finely as recorded.
-struct Player {
+pub(crate) struct Player {
     reads: Vec<(u64, Vec<u8>)>,
 }
 
 impl Player {
-    fn new(capture: &Capture, finest: usize) -> Self {
+    pub(crate) fn new(capture: &Capture, finest: usize) -> Self {
         let after_sent = |at: u64| at - capture.sent_ns;
         let pieces = |(at, bytes): &(u64, Vec<u8>)| {
             bytes.chunks(finest).map(|piece| (after_sent(*at), piece.to_vec())).collect::<Vec<_>>()
