@@ -156,7 +156,7 @@ fn a_target_that_answers_is_fine_and_says_what_it_shows() {
             &["20 of 20 asked for, 5 events, 4.00 tokens per chunk: chunks hold several tokens"],
         ),
         (&["--set", "usage=final"], &["counted once", "basis chunk"]),
-        (&["--set", "usage=none"], &["unknown of 20 asked for (no usage)", "no TPOT can be computed"]),
+        (&["--set", "usage=none"], &["unknown of 20 asked for, 20 events", "no TPOT can be computed"]),
         (&["--set", "cached_tokens=3"], &["cached 3"]),
         (&["--set", "reasoning=shown", "--set", "reasoning_tokens=5"], &["first answer text after", "reasoning 5"]),
         (
@@ -219,7 +219,61 @@ fn a_gateway_without_v1_is_found_and_the_setting_named() {
     let path = folder.write("sdk.toml", &config(&format!("{base_url}/api"), ""));
     expect(&run(&["check", "--online", "-c", &path]), 0, &["target t: ok"]);
     let path = folder.write("sdk.toml", &config(&format!("{base_url}/api"), "endpoint = \"/v2/chat/completions\""));
-    expect(&run(&["check", "--online", "-c", &path]), 1, &["set targets.t.endpoint = \"/chat/completions\""]);
+    expect(&run(&["check", "--online", "-c", &path]), 1, &["answers: set targets.t.endpoint = \"/chat/completions\""]);
+}
+
+#[test]
+fn a_path_too_much_is_found_and_the_setting_named() {
+    let folder = Folder::new("prefix");
+    let gateway = Gateway::with(&[]);
+    let path = folder.write("prefix.toml", &config(&format!("{}/api", gateway.url), ""));
+    let setting = format!("set targets.t.base_url = \"{}\"", gateway.url);
+    expect(&run(&["check", "--online", "-c", &path]), 1, &["http_404", &setting]);
+    let path = folder.write("endpoint.toml", &config(&format!("{}/v1/chat/completions", gateway.url), ""));
+    expect(&run(&["check", "-c", &path]), 2, &[&format!("write `base_url = \"{}\"`", gateway.url)]);
+}
+
+#[test]
+fn a_secret_that_a_server_echoes_is_never_shown() {
+    let folder = Folder::new("echo");
+    let key = "plainSECRETkey0123456789";
+    // In a model id, in a finish_reason, and in the words of a refusal, cut by control characters or by the end.
+    let escaped = format!("x: {}\u{0}{}", key.split_at(11).0, key.split_at(11).1);
+    for (models, answer) in [
+        (
+            format!("{{\"data\":[{{\"id\":\"a-{key}-b\"}}]}}"),
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}".to_owned(),
+        ),
+        ("{}".to_owned(), format!("HTTP/1.1 500 X\r\ncontent-length: {}\r\n\r\n{escaped}", escaped.len())),
+        ("{}".to_owned(), format!("HTTP/1.1 401 X\r\ncontent-length: 215\r\n\r\n{}{key}{}", "x".repeat(190), "y")),
+        ("{}".to_owned(), format!("HTTP/1.1 302 X\r\nlocation: http://h/?key={key}\r\ncontent-length: 0\r\n\r\n")),
+        ("{}".to_owned(), {
+            let event = format!(
+                "data: {{\"choices\":[{{\"delta\":{{\"content\":\"a\"}},\"finish_reason\":\"{key}\"}}]}}\n\ndata: [DONE]\n\n"
+            );
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{event}", event.len())
+        }),
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let base_url = format!("http://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            // Two connections: one asks for the models, one for the answer.
+            for stream in listener.incoming().take(2) {
+                let mut stream = stream.unwrap();
+                let mut head = [0; 16 << 10];
+                let read = std::io::Read::read(&mut stream, &mut head).unwrap();
+                let models =
+                    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{models}", models.len());
+                let text = if head[..read].starts_with(b"GET") { &models } else { &answer };
+                std::io::Write::write_all(&mut stream, text.as_bytes()).unwrap();
+            }
+        });
+        let path = folder.write("echo.toml", &config(&base_url, "api_key_env = \"ECHO_KEY\""));
+        let output = run_with(&["check", "--online", "-c", &path, "--log-level", "trace"], &[("ECHO_KEY", key)]);
+        server.join().unwrap();
+        let shown = format!("{}{}", out(&output), err(&output)).replace([' ', '\u{0}'], "");
+        assert!(shown.contains("[redacted]") && !shown.contains("SECRETkey"), "{shown}");
+    }
 }
 
 #[test]
@@ -247,6 +301,17 @@ fn too_few_descriptors_are_our_own_fault() {
         out(&output).contains("target t: local (fault: client)") && out(&output).contains("ulimit -n")
     });
     assert!(ended_as_local);
+}
+
+#[test]
+fn so_few_descriptors_that_nothing_starts_is_no_panic() {
+    for limit in 3..12 {
+        let script = format!("ulimit -n {limit}; exec {PROGRAM} check --online -c examples");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        // Below that the system cannot even load the program.
+        assert!([Some(1), Some(2), Some(4), Some(127)].contains(&output.status.code()), "{limit}: {}", err(&output));
+        assert!(!err(&output).contains("panicked"), "{limit}: {}", err(&output));
+    }
 }
 
 #[test]

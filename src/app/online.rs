@@ -6,8 +6,6 @@
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use url::Url;
-
 use crate::clock;
 use crate::config::Environment;
 use crate::config::secrets::Secrets;
@@ -42,16 +40,13 @@ pub async fn check(config: &Config, target: &Target, environment: &Environment) 
     let workload = workload_of(config, target);
     let prompt = prompt::words(workload, 0);
 
-    let models = Fetcher::new(&secrets, (*tls).clone())?.get(&target.models_url()).await;
+    let models = Fetcher::new(&secrets, (*tls).clone(), target.timeouts.connect)?.get(&target.models_url()).await;
     let timeline = ask(target, &secrets, &tls, &prompt).await?;
-    let sdk =
-        if timeline.outcome == Outcome::Http404 { sdk_answers(target, &secrets, &tls, &prompt).await? } else { None };
-    let hint = sdk.map(|(url, endpoint)| {
-        format!("{url} answers, without /v1: set targets.{}.endpoint = {endpoint:?}", target.name)
-    });
+    let not_there = timeline.outcome == Outcome::Http404;
+    let hint = if not_there { found_elsewhere(target, &secrets, &tls, &prompt).await? } else { None };
     let surroundings = Surroundings { in_container: in_container() };
     let hint = hint.or_else(|| hint::hint(target, &timeline, surroundings));
-    Ok(Report { target: target.clone(), asked: prompt.output_tokens, models, timeline, hint })
+    Ok(Report { target: target.clone(), secrets, asked: prompt.output_tokens, models, timeline, hint })
 }
 
 /// What the first load on the target would send.
@@ -69,17 +64,33 @@ async fn ask(target: &Target, secrets: &Secrets, tls: &TlsConfig, prompt: &Promp
     Ok(client.send(arrival, &request, std::future::pending()).await)
 }
 
-/// After a 404: whether the path that the common Python SDK would use answers.
-async fn sdk_answers(
+/// After a 404: whether one of the places that are commonly meant answers, and the setting that leads there.
+async fn found_elsewhere(
     target: &Target,
     secrets: &Secrets,
     tls: &TlsConfig,
     prompt: &Prompt,
-) -> anyhow::Result<Option<(Url, &'static str)>> {
-    let Some((url, endpoint)) = target.sdk_url() else { return Ok(None) };
-    let elsewhere = Target { endpoint: Some(endpoint.to_owned()), ..target.clone() };
-    let timeline = ask(&elsewhere, secrets, tls, prompt).await?;
-    Ok(timeline.outcome.is_answered().then_some((url, endpoint)))
+) -> anyhow::Result<Option<String>> {
+    let name = &target.name;
+    // What the common Python SDK appends to its base URL has no /v1.
+    let without_version = target.sdk_url().map(|(_, endpoint)| {
+        let elsewhere = Target { endpoint: Some(endpoint.to_owned()), ..target.clone() };
+        (elsewhere, format!("targets.{name}.endpoint = {endpoint:?}"))
+    });
+    let mut root = target.base_url.clone();
+    root.set_path("");
+    let without_prefix = (!target.base_url.path().trim_end_matches('/').is_empty()).then(|| {
+        let setting = format!("targets.{name}.base_url = \"{}\"", root.as_str().trim_end_matches('/'));
+        (Target { base_url: root, ..target.clone() }, setting)
+    });
+    for (elsewhere, setting) in without_version.into_iter().chain(without_prefix) {
+        if elsewhere.request_url() != target.request_url()
+            && ask(&elsewhere, secrets, tls, prompt).await?.outcome.is_answered()
+        {
+            return Ok(Some(format!("{} answers: set {setting}", elsewhere.request_url())));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether this process runs in a container: what Docker, Podman and Kubernetes leave behind.

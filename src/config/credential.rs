@@ -104,7 +104,11 @@ fn read_variable(name: &str, environment: &Environment) -> Result<String, Creden
 fn read_file(path: &Path) -> Result<String, CredentialError> {
     let unreadable = |source| CredentialError::Unreadable { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    // One byte more than allowed tells too long from just fitting; a pipe or device cannot fill the memory.
+    // Opening a pipe that nobody writes to would wait for ever; a directory is told apart by reading it.
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe or a device, not a file")));
+    }
+    // One byte more than allowed tells too long from just fitting.
     File::open(path).and_then(|file| file.take(MAX_SECRET_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_SECRET_BYTES {
         return Err(CredentialError::TooLong { path: path.to_owned() });
@@ -143,7 +147,8 @@ mod tests {
     #[test]
     fn a_directory_a_missing_file_and_an_endless_one_are_refused() {
         let none = Environment::default();
-        for (path, says) in [("src", "cannot be read"), ("no/such", "cannot be read"), ("/dev/zero", "longer than")] {
+        for (path, says) in [("src", "cannot be read"), ("no/such", "cannot be read"), ("/dev/zero", "cannot be read")]
+        {
             let error = SecretSource::File(path.into()).read(&none).unwrap_err().to_string();
             assert!(error.contains(path) && error.contains(says), "{error}");
         }

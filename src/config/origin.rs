@@ -86,7 +86,11 @@ impl Origin {
         let key = key_text(path.last());
         match self {
             Self::Environment(_) => format!("{}={}", path.variable(), value.raw()),
-            Self::Flag(_) => format!("--set {path}={}", value.raw()),
+            // A flag sets one value: a table of one key is spelled with a longer path.
+            Self::Flag(_) => match value.only_entry() {
+                Some((key, value)) => format!("--set {path}.{key}={}", value.raw()),
+                None => format!("--set {path}={}", value.raw()),
+            },
             Self::Default => format!("{key} = {}", value.in_format(Format::Toml)),
             Self::File(place) => {
                 let value = value.in_format(place.format);
@@ -206,6 +210,14 @@ impl Literal {
     /// A table of one setting.
     pub(super) fn table(key: &'static str, value: Self) -> Self {
         Self::Table(key, Box::new(value))
+    }
+
+    /// The key and value of a table, which has just one.
+    fn only_entry(&self) -> Option<(&'static str, &Self)> {
+        match self {
+            Self::Table(key, value) => Some((key, value)),
+            Self::Bare(_) | Self::Text(_) => None,
+        }
     }
 
     /// Text as it stands behind an equals sign in a shell.

@@ -54,8 +54,12 @@ pub(super) fn read(order: usize, path: &Path, notes: &mut Notes) -> Option<Map<S
     let place = FilePlace { order, path: shown, line: None, format: format.unwrap_or(Format::Toml) };
     let whole = Origin::File(place.clone());
     if format.is_none() {
-        let finding = Finding::of_file(whole, None, "the extension tells no format")
-            .with_help("name the file .toml, .yaml, .yml or .json");
+        let finding = if path.exists() {
+            let finding = Finding::of_file(whole, None, "the extension tells no format");
+            finding.with_help("name the file .toml, .yaml, .yml or .json")
+        } else {
+            Finding::of_file(whole, None, "there is no such file").with_help("name a .toml, .yaml, .yml or .json file")
+        };
         notes.findings.push(finding);
         return None;
     }

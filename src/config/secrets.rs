@@ -10,9 +10,19 @@ use crate::domain::secret::Secret;
 pub struct Secrets {
     /// The key for `Authorization: Bearer`.
     pub key: Option<Secret>,
-    /// Name and value of every extra header. Those written in the file are no secrets, but nothing is lost by treating
-    /// them alike.
-    pub headers: Vec<(String, Secret)>,
+    /// Every extra header.
+    pub headers: Vec<Header>,
+}
+
+/// One extra header with its value.
+#[derive(Debug, Clone)]
+pub struct Header {
+    /// Its name.
+    pub name: String,
+    /// Its value. One that is written in the file is no secret, but nothing is lost by keeping it like one.
+    pub value: Secret,
+    /// The value is a secret: it must not appear in what is shown.
+    pub hidden: bool,
 }
 
 impl Secrets {
@@ -23,12 +33,40 @@ impl Secrets {
     pub fn read(target: &Target, environment: &Environment) -> Result<Self, CredentialError> {
         let key = target.api_key.as_ref().map(|source| source.read(environment)).transpose()?;
         let header = |(name, source): (&String, &HeaderSource)| {
-            let value = match source {
-                HeaderSource::Text(text) => Secret::new(text),
-                HeaderSource::Secret(source) => source.read(environment)?,
+            let (value, hidden) = match source {
+                HeaderSource::Text(text) => (Secret::new(text), false),
+                HeaderSource::Secret(source) => (source.read(environment)?, true),
             };
-            Ok((name.clone(), value))
+            Ok(Header { name: name.clone(), value, hidden })
         };
         Ok(Self { key, headers: target.headers.iter().map(header).collect::<Result<_, _>>()? })
+    }
+
+    /// Takes every secret out of a text that may hold what a server sent.
+    #[must_use]
+    pub fn redact(&self, text: &str) -> String {
+        let hidden = self.headers.iter().filter(|header| header.hidden).map(|header| &header.value);
+        hidden.chain(&self.key).fold(text.to_owned(), |text, secret| secret.redact(&text))
+    }
+}
+
+/// The value of `Authorization` for a key. People also keep the whole header where the key should be; it is taken as meant.
+#[must_use]
+pub fn bearer(key: &Secret) -> String {
+    let key = key.expose();
+    let scheme = key.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer "));
+    if scheme { key.to_owned() } else { format!("Bearer {key}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_brings_its_scheme_is_not_given_a_second_one() {
+        for (key, expected) in [("sk-1", "Bearer sk-1"), ("Bearer sk-1", "Bearer sk-1"), ("bearer sk-1", "bearer sk-1")]
+        {
+            assert_eq!(bearer(&Secret::new(key)), expected);
+        }
     }
 }

@@ -41,7 +41,8 @@ fn files_that_cannot_be_used_say_why_and_are_named() {
         (long.as_path(), "longer than 1 MiB"),
         (folder.as_path(), "is a directory"),
         (Path::new("no/such.toml"), "there is no such file"),
-        (Path::new("no-extension"), "tells no format"),
+        (Path::new("no-extension"), "there is no such file"),
+        (Path::new("LICENSE"), "tells no format"),
     ] {
         let fault = first_fault(load_file(path));
         assert!(fault.starts_with(&path.display().to_string()) && fault.contains(says), "{fault}");

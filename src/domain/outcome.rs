@@ -35,13 +35,13 @@ pub enum Outcome {
     Http429,
     /// Any other 4xx.
     Http4xx,
-    /// Any 5xx, or a status outside 2xx to 5xx.
+    /// Any 5xx.
     Http5xx,
     /// The body ended without `finish_reason` and without `[DONE]`.
     Truncated,
     /// Bad HTTP, SSE, JSON or UTF-8, or more of it than the limits allow.
     Parse,
-    /// A 2xx that is not the expected shape: no `choices`, an HTML page, a non-stream body.
+    /// A 2xx that is not the expected shape (no `choices`, an HTML page, a non-stream body), or no status that is one.
     BadResponse,
     /// No token within `timeouts.first_token`.
     TimeoutFirstToken,
@@ -171,7 +171,9 @@ impl Outcome {
             404 => Some(Self::Http404),
             429 => Some(Self::Http429),
             400..=499 => Some(Self::Http4xx),
-            _ => Some(Self::Http5xx),
+            500..=599 => Some(Self::Http5xx),
+            // 101 without having asked for it, or a number that means nothing.
+            _ => Some(Self::BadResponse),
         }
     }
 }
@@ -227,5 +229,8 @@ mod tests {
         }
         assert_eq!(Outcome::of_status(422), Some(Outcome::Http4xx));
         assert_eq!(Outcome::of_status(308), Some(Outcome::Http3xx));
+        for odd in [101, 199, 600, 999] {
+            assert_eq!(Outcome::of_status(odd), Some(Outcome::BadResponse));
+        }
     }
 }

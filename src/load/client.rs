@@ -51,18 +51,18 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::config::environment::Environment;
-use crate::config::secrets::Secrets;
+use crate::config::secrets::{Header, Secrets, bearer};
 use crate::config::sections::{SecretSource, Target, Timeouts};
 use crate::domain::api::Api;
 use crate::domain::arrival::Arrival;
 use crate::domain::outcome::Outcome;
 use crate::domain::prompt::Prompt;
-use crate::domain::secret::Secret;
 use crate::domain::timeline::{Answer, Timeline};
 use crate::load::client::connection::Connection;
 use crate::load::client::dial::{Dial, DialError};
 use crate::load::client::exchange::{Exchange, Interrupt, Waiter};
 use crate::load::client::pool::Pool;
+use crate::load::client::reader::{MAX_DETAIL, readable};
 
 /// A key file is looked at no more often than this, however many requests are refused meanwhile.
 const KEY_REREAD_PAUSE: Duration = Duration::from_secs(1);
@@ -96,10 +96,9 @@ pub struct Client {
     timeouts: Timeouts,
     /// The server is told not to stop early, so fewer tokens than asked for are a short output.
     fixed_length: bool,
-    key: RefCell<Option<Secret>>,
     key_source: Option<SecretSource>,
     key_read_at: Cell<Instant>,
-    secrets: Vec<Secret>,
+    secrets: RefCell<Secrets>,
     dialer: Box<dyn Dial>,
     pool: Pool,
 }
@@ -142,14 +141,14 @@ impl Client {
         // A compressor collects tokens until it has a block.
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        for (name, value) in &secrets.headers {
+        for Header { name, value, .. } in &secrets.headers {
             let header: HeaderName = name.parse().map_err(|_| ClientError::HeaderName { name: name.clone() })?;
             let mut value = header_value(name, value.expose())?;
             value.set_sensitive(true);
             headers.insert(header, value);
         }
         if let Some(key) = &secrets.key {
-            bearer(key).ok_or_else(|| ClientError::HeaderValue { name: "authorization".to_owned() })?;
+            header_value("authorization", &bearer(key))?;
         }
         Ok(Self {
             api: target.api,
@@ -157,10 +156,9 @@ impl Client {
             headers,
             timeouts: target.timeouts,
             fixed_length: target.send.ignore_eos,
-            key: RefCell::new(secrets.key),
             key_source: target.api_key.clone(),
             key_read_at: Cell::new(clock::now()),
-            secrets: secrets.headers.into_iter().map(|(_, secret)| secret).collect(),
+            secrets: RefCell::new(secrets),
             dialer,
             pool: Pool::default(),
         })
@@ -233,14 +231,10 @@ impl Client {
     fn ended(&self, mut timeline: Timeline, outcome: Outcome, detail: Option<String>, at: Instant) -> Timeline {
         timeline.outcome = outcome;
         timeline.ended_at = at;
-        timeline.detail = detail.filter(|_| outcome != Outcome::Ok).map(|detail| self.redact(detail));
+        // Servers echo the key that they refuse. First it is taken out, then the text is cut: a cut may go through a key.
+        let detail = detail.filter(|_| outcome != Outcome::Ok).map(|detail| self.secrets.borrow().redact(&detail));
+        timeline.detail = detail.and_then(|detail| readable(&detail, MAX_DETAIL));
         timeline
-    }
-
-    /// Servers echo the key that they refuse.
-    fn redact(&self, detail: String) -> String {
-        let key = self.key.borrow();
-        self.secrets.iter().chain(key.as_ref()).fold(detail, |text, secret| secret.redact(&text))
     }
 
     /// After a 401: the file that the key came from may hold a new one by now.
@@ -253,7 +247,7 @@ impl Client {
         if let Some(source @ SecretSource::File(_)) = &self.key_source
             && let Ok(key) = source.read(&Environment::default())
         {
-            *self.key.borrow_mut() = Some(key);
+            self.secrets.borrow_mut().key = Some(key);
         }
     }
 
@@ -262,7 +256,9 @@ impl Client {
         let headers = http.headers_mut();
         headers.clone_from(&self.headers);
         headers.insert("x-request-id", HeaderValue::from_str(&request.request_id)?);
-        if let Some(value) = self.key.borrow().as_ref().and_then(bearer) {
+        if let Some(key) = &self.secrets.borrow().key {
+            let mut value = HeaderValue::from_str(&bearer(key))?;
+            value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }
         Ok(http)
@@ -293,12 +289,6 @@ fn dial_failure(error: &DialError) -> (Outcome, Option<String>) {
 
 fn header_value(name: &str, value: &str) -> Result<HeaderValue, ClientError> {
     HeaderValue::from_str(value).map_err(|_| ClientError::HeaderValue { name: name.to_owned() })
-}
-
-fn bearer(key: &Secret) -> Option<HeaderValue> {
-    let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose())).ok()?;
-    value.set_sensitive(true);
-    Some(value)
 }
 
 #[cfg(test)]

@@ -72,27 +72,24 @@ pub fn inter_token_latencies(answer: &Answer) -> Vec<(Duration, u32)> {
     latencies
 }
 
-/// n1: tokens in the first event if the server said so, else 1, plus hidden reasoning; all of n when there is but one event.
+/// n1: tokens in the first event if the server said so, else 1, plus hidden reasoning.
 ///
 /// Reasoning tokens that are reported but never streamed all come before the first visible event. A count at the first event
 /// already contains them. `None` without events.
 #[must_use]
 pub fn first_event_tokens(answer: &Answer) -> Option<u32> {
     let first = answer.tokens.first()?;
-    if answer.tokens.len() == 1 {
-        return answer.output_tokens().or(first.tokens).or(Some(1));
-    }
     let hidden = if answer.reasoning_shown { None } else { answer.usage.and_then(|usage| usage.reasoning_tokens) };
     Some(first.tokens.unwrap_or_else(|| 1_u32.saturating_add(hidden.unwrap_or(0))))
 }
 
 /// TPOT: mean time per output token after the first event, `(last_at - first_at) / (n - n1)`.
 ///
-/// `None` when n is unknown or `n - n1 < 1`, which includes every answer that came as one event: it has no interval to
-/// divide. n: the server's `usage`.
+/// `None` when n is unknown, when `n - n1 < 1`, and when all tokens came in one read: there is no interval to divide, and a
+/// proxy that collects the answer must not look like an engine that takes no time. n: the server's `usage`.
 fn tpot(answer: &Answer) -> Option<Duration> {
     let later = answer.output_tokens()?.checked_sub(first_event_tokens(answer)?)?;
-    let decoding = span(answer.first_at(), answer.last_at())?;
+    let decoding = span(answer.first_at(), answer.last_at()).filter(|decoding| !decoding.is_zero())?;
     decoding.checked_div(later)
 }
 

@@ -8,7 +8,7 @@ use reqwest::Client;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
-use crate::config::secrets::Secrets;
+use crate::config::secrets::{Secrets, bearer};
 
 /// Largest document that is read. A list of a thousand models is some 300 kB.
 const MAX_DOCUMENT: usize = 4 << 20;
@@ -55,20 +55,21 @@ pub enum FetchError {
 impl Fetcher {
     /// A fetcher that sends the target's key and headers, and trusts what `tls` (a rustls client configuration) trusts.
     ///
-    /// No proxy, no redirects, no retries: the same way to the server as the load takes.
+    /// No proxy, no redirects, no retries: the same way to the server as the load takes, and `connect` as patient.
     ///
     /// # Errors
     /// When a header or `tls` cannot be used.
-    pub fn new(secrets: &Secrets, tls: impl Any) -> Result<Self, FetchError> {
+    pub fn new(secrets: &Secrets, tls: impl Any, connect: Duration) -> Result<Self, FetchError> {
         let setup = |error: String| FetchError::Setup(error);
         let mut headers = HeaderMap::new();
-        for (name, value) in &secrets.headers {
-            let name: HeaderName = name.parse().map_err(|_| setup(format!("header name {name:?}")))?;
-            let value = HeaderValue::from_str(value.expose()).map_err(|_| setup(format!("value of header {name}")))?;
+        for header in &secrets.headers {
+            let name: HeaderName = header.name.parse().map_err(|_| setup(format!("header name {:?}", header.name)))?;
+            let value =
+                HeaderValue::from_str(header.value.expose()).map_err(|_| setup(format!("value of header {name}")))?;
             headers.insert(name, value);
         }
         if let Some(key) = &secrets.key {
-            let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose()))
+            let mut value = HeaderValue::from_str(&bearer(key))
                 .map_err(|_| setup("the key cannot stand in a header".to_owned()))?;
             value.set_sensitive(true);
             headers.insert(reqwest::header::AUTHORIZATION, value);
@@ -81,6 +82,7 @@ impl Fetcher {
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .http1_only()
+            .connect_timeout(connect.min(TIMEOUT))
             .timeout(TIMEOUT)
             .build()
             .map_err(|error| setup(root_cause(&error)))?;
@@ -108,7 +110,11 @@ impl Fetcher {
 /// The innermost cause: reqwest's own words only say that something was wrong with the request.
 fn root_cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
-        return format!("nothing within {TIMEOUT:?}");
+        return if error.is_connect() {
+            "no connection in time".to_owned()
+        } else {
+            format!("nothing within {TIMEOUT:?}")
+        };
     }
     let mut cause: &dyn Error = error;
     while let Some(source) = cause.source() {

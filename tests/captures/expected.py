@@ -215,10 +215,9 @@ def expect(path):
     if counts:
         # A count at the first event already contains hidden reasoning.
         n1 = n1 or 1 + (0 if stream.reasoned else reasoning or 0)
-    if len(counts) == 1 and n:
-        n1 = n  # the one event brought them all: there is no interval to divide
     judged = outcome(status, ended, body, stream, asked if ignore_eos and asked else 0)
-    sampled = n is not None and counts and n - n1 >= 1
+    # Where all came in one read there is no interval to divide.
+    sampled = n is not None and counts and n - n1 >= 1 and last > first
     return {
         "server": path.parent.name, "name": path.name.removesuffix(".jsonl.gz"), "api": api,
         "status": status, "body_bytes": len(body), "framing": framing, "ended": ended,

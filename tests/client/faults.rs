@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadyload::clock::{self, Instant};
-use steadyload::config::secrets::Secrets;
+use steadyload::config::secrets::{Header, Secrets};
 use steadyload::config::sections::Target;
 use steadyload::domain::api::Api;
 use steadyload::domain::arrival::Arrival;
@@ -194,8 +194,8 @@ fn target(api: Api, base_url: &str) -> Target {
 
 /// The client's secrets, which are how a header is given to it; this one asks for a fault.
 fn asking_for(fault: &str) -> Secrets {
-    let headers = if fault.is_empty() { Vec::new() } else { vec![("x-sim-fault".to_owned(), Secret::new(fault))] };
-    Secrets { key: None, headers }
+    let header = Header { name: "x-sim-fault".to_owned(), value: Secret::new(fault), hidden: false };
+    Secrets { key: None, headers: vec![header] }
 }
 
 async fn ask(client: &Client, target: &Target, index: u64) -> Timeline {

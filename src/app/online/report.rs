@@ -4,13 +4,17 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::config::secrets::Secrets;
 use crate::config::sections::Target;
 use crate::domain::sample::ItlBasis;
 use crate::domain::timeline::Timeline;
+use crate::load::client::reader::readable;
 use crate::measure::sample;
 use crate::watch::fetch::{Document, FetchError};
-use crate::watch::models;
+use crate::watch::models::{self, Model};
 
+/// Most characters of a model's id that are shown.
+const ID_SHOWN: usize = 100;
 /// Most models that are named when the configured one is not among them.
 const MODELS_SHOWN: usize = 5;
 
@@ -18,6 +22,7 @@ const MODELS_SHOWN: usize = 5;
 #[derive(Debug)]
 pub struct Report {
     pub(super) target: Target,
+    pub(super) secrets: Secrets,
     pub(super) asked: u32,
     pub(super) models: Result<Document, FetchError>,
     pub(super) timeline: Timeline,
@@ -51,10 +56,11 @@ impl Report {
             let context = model.max_model_len.map(|tokens| format!(", context of {tokens} tokens")).unwrap_or_default();
             return format!("{wanted:?} is listed{context}");
         }
-        let shown: Vec<_> = list.iter().take(MODELS_SHOWN).map(|model| format!("{:?}", model.id)).collect();
+        let shown = |model: &Model| format!("{:?}", readable(&model.id, ID_SHOWN).unwrap_or_default());
         let more = if list.len() > MODELS_SHOWN { ", …" } else { "" };
         let near = models::nearest(&list, wanted);
-        let near = near.map(|near| format!("; did you mean {:?}?", near.id)).unwrap_or_default();
+        let near = near.map(|near| format!("; did you mean {}?", shown(near))).unwrap_or_default();
+        let shown: Vec<_> = list.iter().take(MODELS_SHOWN).map(shown).collect();
         format!("{wanted:?} is not listed, only {}{more}{near}", shown.join(", "))
     }
 
@@ -113,11 +119,12 @@ impl Report {
         let answer = &self.timeline.answer;
         let events = answer.tokens.len();
         let Some(n) = answer.output_tokens() else {
-            return format!("unknown of {} asked for (no usage), {events} events", self.asked);
+            return format!("unknown of {} asked for, {events} events", self.asked);
         };
+        let more = if n > self.asked { ": more than asked for" } else { "" };
         let per_chunk = f64::from(n) / f64::from(u32::try_from(events).unwrap_or(u32::MAX).max(1));
         let several = if per_chunk > 1.05 { ": chunks hold several tokens" } else { "" };
-        format!("{n} of {} asked for, {events} events, {per_chunk:.2} tokens per chunk{several}", self.asked)
+        format!("{n} of {} asked for, {events} events, {per_chunk:.2} tokens per chunk{several}{more}", self.asked)
     }
 
     fn usage(&self) -> String {
@@ -126,6 +133,9 @@ impl Report {
             return "none came, so no TPOT can be computed: the gateway ignores stream_options.include_usage"
                 .to_owned();
         };
+        if answer.output_tokens().is_none() {
+            return "came without a count of output tokens that can be one, so no TPOT can be computed".to_owned();
+        }
         let count = |count: Option<u32>| count.map_or("unknown".to_owned(), |count| count.to_string());
         let form = match sample::itl_basis(answer) {
             ItlBasis::Token => "counted with every event",
@@ -180,7 +190,7 @@ impl fmt::Display for Report {
             None => timeline.outcome.to_string(),
             Some(fault) => format!("{} (fault: {fault})", timeline.outcome),
         };
-        writeln!(f, "target {}: {verdict}", target.name)?;
+        let mut text = format!("target {}: {verdict}\n", target.name);
         let mut lines = vec![
             (
                 "request",
@@ -197,10 +207,11 @@ impl fmt::Display for Report {
         }
         lines.extend(timeline.detail.clone().map(|detail| ("said", detail)));
         lines.extend(self.hint.clone().map(|hint| ("hint", hint)));
-        for (name, text) in lines {
-            writeln!(f, "  {name:<11}{text}")?;
+        for (name, line) in lines {
+            text.push_str(&format!("  {name:<11}{line}\n"));
         }
-        Ok(())
+        // Much of it is what a server said, and servers echo keys.
+        f.write_str(&self.secrets.redact(&text))
     }
 }
 

@@ -80,6 +80,11 @@ fn source(checker: &mut Checker<'_>, entry: &Entry<'_>, name: &str) -> Option<He
         return checker.key_written(entry);
     }
     let text = checker.text(entry, "value")?;
+    if matches!(entry.origin, Origin::Flag(_)) && text.trim_start().starts_with('{') {
+        let table = Literal::table("env", Literal::text("NAME"));
+        let help = format!("write `{}`", entry.written(&table));
+        return checker.wrong(entry, "is a table written as text, which would be sent as it stands", help);
+    }
     if !text.bytes().all(|b| b == b' ' || b == b'\t' || b.is_ascii_graphic()) {
         let what = "holds a character that no header can carry (a line break, a control or a non-ASCII character)";
         return checker.wrong(entry, what, "use printable ASCII");

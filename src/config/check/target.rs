@@ -194,8 +194,11 @@ fn ca_file(checker: &mut Checker<'_>, section: &Section<'_>) -> Option<Option<Pa
     let path = resolved(named, &entry.origin);
     let help = "name a PEM file of certificates that this user may read";
     let shown = path.display();
-    let read = std::fs::metadata(&path)
-        .and_then(|found| if found.len() > MAX_CA_BYTES { Ok(Vec::new()) } else { std::fs::read(&path) });
+    let read = std::fs::metadata(&path).and_then(|found| {
+        // A pipe or a device may never end.
+        let plain = found.is_file() && found.len() <= MAX_CA_BYTES;
+        if plain { std::fs::read(&path) } else { Ok(Vec::new()) }
+    });
     match read {
         Err(error) => checker.wrong(&entry, format!("file {shown} cannot be read: {error}"), help),
         Ok(bytes) if !contains(&bytes, b"-----BEGIN CERTIFICATE-----") => {

@@ -50,9 +50,21 @@ pub(super) fn base_url(checker: &mut Checker<'_>, entry: &Entry<'_>) -> Option<U
     if redact::is_key(text) {
         return checker.key_written(entry);
     }
+    let path = url.path().trim_end_matches('/');
+    if let Some(endpoint) = ENDPOINTS.iter().find(|endpoint| path.ends_with(*endpoint)) {
+        let mut base = url.clone();
+        base.set_path(path.strip_suffix(endpoint).unwrap_or_default());
+        let base = base.as_str().trim_end_matches('/');
+        let what = format!("ends with {endpoint}, which is joined to it again");
+        return checker.wrong(entry, what, format!("write `{}`", written(base)));
+    }
     checker.keep(entry, format!("\"{url}\""));
     Some(url)
 }
+
+/// What people copy along with the base URL, longest first.
+const ENDPOINTS: [&str; 5] =
+    ["/v1/chat/completions", "/v1/completions", "/chat/completions", "/completions", "/generate"];
 
 fn without_scheme(checker: &mut Checker<'_>, entry: &Entry<'_>, text: &str) -> Option<Url> {
     if redact::is_key(text) {

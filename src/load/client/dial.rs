@@ -79,7 +79,7 @@ pub enum DialError {
         source: io::Error,
     },
     /// `timeouts.connect` ran out.
-    #[error("no connection after {after:?}, still in the {phase} phase")]
+    #[error("no connection after {after:.1?}, still in the {phase} phase")]
     Timeout {
         /// `dns`, `tcp` or `tls`.
         phase: &'static str,

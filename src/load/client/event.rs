@@ -9,8 +9,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use sonic_rs::LazyValue;
 
@@ -19,6 +21,9 @@ use crate::domain::timeline::Usage;
 
 /// No answer has more tokens than this; a larger count is a server's mistake, and TPOT would be 0 because of it.
 const ABSURD_TOKENS: f64 = 10_000_000.0;
+
+/// Longest word that can be the name of a kind of error.
+const MAX_ERROR_NAME: usize = 64;
 
 /// Deepest nesting that is handed to the parser, which recurses. Real events have fewer than ten levels.
 const MAX_DEPTH: u32 = 64;
@@ -76,7 +81,16 @@ fn read<'a, T: Deserialize<'a>>(text: &'a str, facts: impl FnOnce(T) -> Facts<'a
     if text.starts_with('{')
         && let Ok(event) = sonic_rs::from_str::<T>(text)
     {
-        return Parsed::Facts(facts(event));
+        let mut facts = facts(event);
+        // A second look, only at what is no answer.
+        if !facts.shaped && !facts.error && facts.usage.is_none() {
+            facts.error = sonic_rs::from_str::<ErrorEvent<'_>>(text).is_ok_and(|event| event.is_error());
+        }
+        return Parsed::Facts(facts);
+    }
+    // Some gateways put the error object into a list of one.
+    if text.starts_with('[') && sonic_rs::from_str::<Vec<Object<ErrorOnly>>>(text).is_ok_and(|list| any_error(&list)) {
+        return Parsed::Facts(Facts { error: true, ..Facts::default() });
     }
     // The slow second look happens only for events that are not what they should be.
     match serde_json::from_str::<IgnoredAny>(text) {
@@ -120,21 +134,28 @@ fn openers(data: &[u8]) -> u32 {
 #[derive(Deserialize)]
 struct OpenAiEvent<'a> {
     #[serde(borrow, default)]
-    choices: Option<Vec<Choice<'a>>>,
+    choices: Option<Vec<Object<Choice<'a>>>>,
     #[serde(default)]
-    usage: Option<UsageField>,
+    usage: Object<UsageField>,
     #[serde(default)]
     error: Present,
-    #[serde(borrow, default)]
-    object: Word<'a>,
-    #[serde(borrow, default, rename = "type")]
-    kind: Word<'a>,
+}
+
+/// An element of a list of errors.
+#[derive(Deserialize)]
+struct ErrorOnly {
+    #[serde(default)]
+    error: Present,
+}
+
+fn any_error(list: &[Object<ErrorOnly>]) -> bool {
+    list.iter().any(|element| element.0.as_ref().is_some_and(|element| element.error.0))
 }
 
 #[derive(Deserialize)]
 struct Choice<'a> {
     #[serde(default)]
-    delta: Option<Delta>,
+    delta: Object<Delta>,
     #[serde(default)]
     text: Present,
     #[serde(borrow, default)]
@@ -164,9 +185,9 @@ struct UsageField {
     #[serde(default)]
     prompt_tokens: Count,
     #[serde(default)]
-    prompt_tokens_details: Option<PromptDetails>,
+    prompt_tokens_details: Object<PromptDetails>,
     #[serde(default)]
-    completion_tokens_details: Option<CompletionDetails>,
+    completion_tokens_details: Object<CompletionDetails>,
     /// Some servers report it here, not in the details.
     #[serde(default)]
     reasoning_tokens: Count,
@@ -191,11 +212,28 @@ struct SglangEvent<'a> {
     #[serde(default)]
     output_ids: Option<Length>,
     #[serde(borrow, default)]
-    meta_info: Option<MetaInfo<'a>>,
+    meta_info: Object<MetaInfo<'a>>,
     #[serde(default)]
     error: Present,
+}
+
+/// The ways to say that something went wrong without a field called `error`.
+#[derive(Deserialize)]
+struct ErrorEvent<'a> {
+    #[serde(default)]
+    errors: Present,
+    #[serde(default)]
+    detail: Present,
     #[serde(borrow, default)]
     object: Word<'a>,
+    #[serde(borrow, default, rename = "type")]
+    kind: Word<'a>,
+    #[serde(borrow, default)]
+    status: Word<'a>,
+    #[serde(borrow, default)]
+    message: Word<'a>,
+    #[serde(default)]
+    code: Present,
 }
 
 #[derive(Deserialize)]
@@ -216,17 +254,17 @@ impl<'a> OpenAiEvent<'a> {
     fn facts(self) -> Facts<'a> {
         let mut facts = Facts {
             shaped: self.choices.is_some(),
-            usage: self.usage.map(UsageField::usage),
-            error: self.error.0 || self.object.is("error") || self.kind.is("error"),
+            usage: self.usage.0.map(UsageField::usage),
+            error: self.error.0,
             ..Facts::default()
         };
-        for choice in self.choices.into_iter().flatten() {
-            let delta = choice.delta.unwrap_or_default();
+        for choice in self.choices.into_iter().flatten().filter_map(|choice| choice.0) {
+            let delta = choice.delta.0.unwrap_or_default();
             facts.has_choice = true;
             facts.answer |= choice.text.0 || delta.content.0;
             facts.reasoning |= delta.reasoning_content.0 || delta.reasoning.0;
             facts.other |= delta.tool_calls.0 || delta.refusal.0;
-            facts.error |= choice.error.0 || choice.finish_reason.is("error") || choice.finish_reason.is("abort");
+            facts.error |= choice.error.0 || choice.finish_reason.is_failure();
             facts.finish_reason = choice.finish_reason.0.or(facts.finish_reason);
         }
         facts
@@ -235,11 +273,11 @@ impl<'a> OpenAiEvent<'a> {
 
 impl UsageField {
     fn usage(self) -> Usage {
-        let details = self.completion_tokens_details.and_then(|details| details.reasoning_tokens.0);
+        let details = self.completion_tokens_details.0.and_then(|details| details.reasoning_tokens.0);
         Usage {
             completion_tokens: self.completion_tokens.0,
             prompt_tokens: self.prompt_tokens.0,
-            cached_tokens: self.prompt_tokens_details.and_then(|details| details.cached_tokens.0),
+            cached_tokens: self.prompt_tokens_details.0.and_then(|details| details.cached_tokens.0),
             reasoning_tokens: details.or(self.reasoning_tokens.0),
         }
     }
@@ -248,22 +286,22 @@ impl UsageField {
 impl<'a> SglangEvent<'a> {
     fn facts(self) -> Facts<'a> {
         let length = |field: &Option<Length>| field.as_ref().map_or(0, |length| length.0);
-        let shaped = self.text.is_some() || self.output_ids.is_some() || self.meta_info.is_some();
+        let shaped = self.text.is_some() || self.output_ids.is_some() || self.meta_info.0.is_some();
         let mut facts = Facts {
             shaped,
             has_choice: shaped,
             cumulative: shaped.then(|| (length(&self.text), length(&self.output_ids))),
-            error: self.error.0 || self.object.is("error"),
+            error: self.error.0,
             ..Facts::default()
         };
-        if let Some(meta) = self.meta_info {
+        if let Some(meta) = self.meta_info.0 {
             facts.usage = Some(Usage {
                 completion_tokens: meta.completion_tokens.0,
                 prompt_tokens: meta.prompt_tokens.0,
                 cached_tokens: meta.cached_tokens.0,
                 reasoning_tokens: meta.reasoning_tokens.0,
             });
-            facts.error |= meta.finish_reason.is("abort") || meta.finish_reason.is("error");
+            facts.error |= meta.finish_reason.is_failure();
             facts.finish_reason = meta.finish_reason.0;
         }
         facts
@@ -286,9 +324,37 @@ struct Length(usize);
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Word<'a>(Option<Cow<'a, str>>);
 
+/// The fields of an object. Anything else in its place is nothing: a derived struct would take a list for its fields in
+/// their order.
+#[derive(Debug, Clone)]
+struct Object<T>(Option<T>);
+
+impl<T> Default for Object<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
 impl Word<'_> {
     fn is(&self, word: &str) -> bool {
-        self.0.as_deref() == Some(word)
+        self.0.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(word))
+    }
+
+    /// `error`, `server_error`, `InternalServerError`, …
+    fn names_error(&self) -> bool {
+        self.0.as_deref().is_some_and(|own| own.len() <= MAX_ERROR_NAME && own.to_ascii_lowercase().ends_with("error"))
+    }
+
+    /// Whether a `finish_reason` says that the answer did not come to its end.
+    fn is_failure(&self) -> bool {
+        self.names_error() || ["abort", "aborted", "timeout"].iter().any(|word| self.is(word))
+    }
+}
+
+impl ErrorEvent<'_> {
+    fn is_error(&self) -> bool {
+        let named = self.object.names_error() || self.kind.names_error() || self.status.names_error();
+        self.errors.0 || self.detail.0 || named || (self.message.0.is_some() && self.code.0)
     }
 }
 
@@ -322,6 +388,23 @@ fn drain_map<'de, A: MapAccess<'de>>(mut map: A) -> Result<usize, A::Error> {
         entries += 1;
     }
     Ok(entries)
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ObjectVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+            type Value = Object<T>;
+            ignore_scalars!(Object(None); visit_bool(bool), visit_u64(u64), visit_i64(i64), visit_f64(f64), visit_str(&str));
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Object<T>, A::Error> {
+                drain_seq(seq).map(|_| Object(None))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(|fields| Object(Some(fields)))
+            }
+        }
+        deserializer.deserialize_any(ObjectVisitor(PhantomData))
+    }
 }
 
 impl<'de> Deserialize<'de> for Present {

@@ -24,23 +24,19 @@ pub fn hint(target: &Target, timeline: &Timeline, surroundings: Surroundings) ->
         Outcome::Ok | Outcome::Canceled => return None,
         Outcome::Dns => format!("correct the host in {} or this machine's resolver", setting.name("base_url")),
         Outcome::Connect => connect(target, setting, surroundings),
-        Outcome::Tls => tls(target, setting, said),
-        Outcome::TimeoutConnect => format!(
-            "no connection within {:?}: a firewall that drops packets, a wrong port in {}, or a queue that is full; {} sets the limit",
-            target.timeouts.connect,
-            setting.name("base_url"),
-            setting.name("timeouts.connect")
-        ),
+        Outcome::Tls => tls(setting, said),
+        Outcome::TimeoutConnect => no_connection(target, setting, said),
         Outcome::Reset => format!(
-            "the connection was broken by the gateway or something before it; look for {} in its log, and check that {} speaks {}",
+            "the connection was broken by the gateway or something before it; look for {} in its log, and check whether {} has to begin with {}://",
             timeline.request_id,
             setting.name("base_url"),
-            target.base_url.scheme()
+            other_scheme(target)
         ),
-        Outcome::Http3xx => format!(
+        Outcome::Http3xx if said.starts_with("location") => format!(
             "redirects are never followed, because a redirected POST loses its body or its key: put the address it names into {}",
             setting.name("base_url")
         ),
+        Outcome::Http3xx => format!("a redirect that names no address: something else than the gateway is at {}", setting.name("base_url")),
         Outcome::Http401 => format!("the key was not accepted; it {}", key_origin(target, setting)),
         Outcome::Http403 => format!(
             "not allowed: the key may not use model {:?} here ({}), or is the wrong one; it {}",
@@ -71,12 +67,14 @@ pub fn hint(target: &Target, timeline: &Timeline, surroundings: Surroundings) ->
             setting.name("model"),
             setting.name("body")
         ),
-        Outcome::ShortOutput => format!(
-            "the server stopped before output_tokens: it ignores ignore_eos and min_tokens, or the context is full; {} accepts answers of any length",
-            setting.name("send.ignore_eos = false")
+        Outcome::ShortOutput => short(setting, timeline),
+        Outcome::Empty if timeline.answer.cut || timeline.answer.finish_reason.is_none() => format!(
+            "the answer ended before its first token: an engine that crashed, a proxy that gave up, or an api that does not fit ({}); look for {} in their logs",
+            setting.name("api"),
+            timeline.request_id
         ),
         Outcome::Empty => format!(
-            "the answer had no text: check {} and {}, and look for {} in the engine's log",
+            "the answer was finished but had no text: check {} and {}, and look for {} in the engine's log",
             setting.name("api"),
             setting.name("model"),
             timeline.request_id
@@ -117,12 +115,52 @@ fn connect(target: &Target, setting: Setting<'_>, surroundings: Surroundings) ->
     format!("nothing accepts connections there: start the gateway, or correct host and port in {base_url}")
 }
 
-fn tls(target: &Target, setting: Setting<'_>, said: &str) -> String {
+/// The scheme that `base_url` does not have.
+fn other_scheme(target: &Target) -> &'static str {
+    if target.base_url.scheme() == "http" { "https" } else { "http" }
+}
+
+fn no_connection(target: &Target, setting: Setting<'_>, said: &str) -> String {
+    let (within, base_url, limit) =
+        (target.timeouts.connect, setting.name("base_url"), setting.name("timeouts.connect"));
+    let why = if said.contains("tls phase") {
+        format!("something accepts the connection but does not speak TLS: {base_url} may have to begin with http://")
+    } else if said.contains("dns phase") {
+        format!("the resolver of this machine does not answer for the host in {base_url}")
+    } else {
+        format!("a firewall that drops packets, a wrong port in {base_url}, or a queue that is full")
+    };
+    format!("no connection within {within:?}: {why}; {limit} sets the limit")
+}
+
+/// Fewer tokens than asked for, although the server was told not to stop.
+fn short(setting: Setting<'_>, timeline: &Timeline) -> String {
+    let switch = setting.name("send.ignore_eos = false");
+    match timeline.answer.finish_reason.as_deref() {
+        Some(reason) if reason.contains("filter") => format!(
+            "a content filter ended the answer ({reason}): have it let these prompts pass, or other answers than these are measured; {switch} only stops counting it"
+        ),
+        _ => format!(
+            "the server stopped before output_tokens: it ignores ignore_eos and min_tokens, or the context is full; {switch} accepts answers of any length"
+        ),
+    }
+}
+
+fn tls(setting: Setting<'_>, said: &str) -> String {
     let said = said.to_ascii_lowercase();
-    if said.contains("unknownissuer")
-        || said.contains("unknown issuer")
-        || said.contains("ca") && target.ca_file.is_none()
-    {
+    if said.contains("expired") || said.contains("notvalidyet") || said.contains("not valid yet") {
+        let base_url = setting.name("base_url");
+        return format!(
+            "the certificate of the host in {base_url} is out of its dates: renew it, or correct this machine's clock"
+        );
+    }
+    if said.contains("causedasendentity") {
+        let ca_file = setting.name("ca_file");
+        return format!(
+            "the gateway shows a certificate authority as its own certificate: give it a certificate made for its name (with openssl: basicConstraints=CA:FALSE), and name the authority in {ca_file}"
+        );
+    }
+    if said.contains("unknownissuer") || said.contains("unknown issuer") {
         let ca_file = setting.name("ca_file");
         return format!("the certificate's authority is not known here: name its PEM file in {ca_file}");
     }
@@ -174,6 +212,22 @@ fn refused(target: &Target, setting: Setting<'_>, status: Option<u16>, said: &st
     if let Some((field, switch)) = optional.iter().find(|(field, _)| said.contains(field)) {
         return format!("the gateway does not take the field {field}: set {}", setting.name(switch));
     }
+    let (base_url, endpoint) = (setting.name("base_url"), setting.name("endpoint"));
+    match status {
+        Some(405) => {
+            return format!("{} takes no POST: correct {base_url} or {endpoint}", target.request_url());
+        }
+        Some(407) => return format!("a proxy before {base_url} wants a login; steadyload itself uses no proxy"),
+        Some(408) => {
+            return format!("the server waited too long for the request: look at what is slow before {base_url}");
+        }
+        Some(413) => {
+            return format!(
+                "the request is too large for the gateway at {base_url}: lower input_tokens of the workload"
+            );
+        }
+        _ => {}
+    }
     let said = lower;
     if said.contains("key") || said.contains("token") && said.contains("auth") {
         return format!("the key was not accepted; it {}", key_origin(target, setting));
@@ -201,8 +255,10 @@ fn unreadable(target: &Target, setting: Setting<'_>, timeline: &Timeline) -> Str
         );
     }
     if timeline.status.is_none() {
-        let other = if target.base_url.scheme() == "http" { "https" } else { "http" };
-        return format!("what answers there does not speak HTTP: correct {base_url}, perhaps to {other}://");
+        return format!(
+            "the response is not one that HTTP allows ({said}): correct {base_url}, perhaps to {}://, or look at what is on the way",
+            other_scheme(target)
+        );
     }
     format!(
         "the answer cannot be read on: something between {base_url} and the engine damages it or writes what is no event; look for {id} in their logs, and check that {api} fits if every request ends so"
@@ -342,9 +398,33 @@ mod tests {
             ("max_tokens is too large: this model's maximum context length is 4096", "input_tokens"),
             ("Invalid model name", "targets.t.model"),
             ("Invalid proxy server key", "targets.t.api_key_env"),
+            ("stream too slow", "targets.t.send.ignore_eos = false"),
             ("no", "targets.t.send.ignore_eos = false, targets.t.send.min_tokens = false"),
         ] {
             let text = hint_of(Outcome::Http4xx, Some(422), said);
+            assert!(text.contains(expected), "{said}: {text}");
+        }
+    }
+
+    #[test]
+    fn statuses_that_are_not_about_fields_are_not_blamed_on_fields() {
+        for (status, expected) in [(405, "targets.t.endpoint"), (407, "proxy"), (408, "slow"), (413, "input_tokens")] {
+            let text = hint_of(Outcome::Http4xx, Some(status), "no");
+            assert!(text.contains(expected) && !text.contains("send."), "{status}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_is_told_apart() {
+        for (said, expected) in [
+            ("invalid peer certificate: certificate expired: verification time 5 (UNIX)", "clock"),
+            ("invalid peer certificate: NotValidYet", "clock"),
+            ("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "CA:FALSE"),
+            ("invalid peer certificate: UnknownIssuer", "name its PEM file in targets.t.ca_file"),
+            ("invalid peer certificate: certificate not valid for name \"x\"", "another host name"),
+            ("received corrupt message of type InvalidContentType", "http://"),
+        ] {
+            let text = hint_of(Outcome::Tls, None, &format!("TLS handshake with h failed: {said}"));
             assert!(text.contains(expected), "{said}: {text}");
         }
     }

@@ -22,8 +22,12 @@ pub const MAX_BODY: u64 = 64 << 20;
 pub const MAX_EVENTS: usize = 1 << 18;
 /// What is kept of a body that is no event stream, to look for an error object in it.
 const MAX_STRAY: usize = sse::MAX_OTHER_LINE;
-/// What is kept of a server's error for people to read.
+/// What people are shown of a server's error, in characters.
 pub const MAX_DETAIL: usize = 200;
+/// What is kept of it until secrets have been taken out.
+const RAW_DETAIL: usize = 4 << 10;
+/// A reason is a word; a server that sends a megabyte of it is not believed.
+const MAX_REASON: usize = 64;
 
 /// How the body, or the wait for it, ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,7 +201,7 @@ impl Reader {
     fn take_event(&mut self, event: sse::Event<'_>, at: Instant) -> ControlFlow<()> {
         self.end_stray();
         self.flow()?;
-        if event.kind == b"error" {
+        if event.kind.eq_ignore_ascii_case(b"error") {
             return self.fail(event.data);
         }
         let data = event.data.trim_ascii();
@@ -248,8 +252,7 @@ impl Reader {
             self.answer.usage = Some(merged(self.answer.usage, usage));
         }
         if let Some(reason) = &facts.finish_reason {
-            // A reason is a word; a server that sends a megabyte of it is not believed.
-            self.answer.finish_reason = excerpt(reason.as_bytes());
+            self.answer.finish_reason = readable(reason, MAX_REASON);
         }
         if facts.has_choice {
             self.answer.first_choices_at.get_or_insert(at);
@@ -343,13 +346,24 @@ fn merged(before: Option<Usage>, now: Usage) -> Usage {
     }
 }
 
-/// The first bytes of a server's text as a person can read them, without control characters. `None` when there are none.
+/// The first bytes of a server's text, enough for what people are shown after secrets have been taken out of it. `None` when
+/// there are none.
 #[must_use]
 pub fn excerpt(bytes: &[u8]) -> Option<String> {
     let head = bytes.trim_ascii();
-    let head = head.get(..MAX_DETAIL).unwrap_or(head);
-    let text: String =
-        String::from_utf8_lossy(head).chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    let head = head.get(..RAW_DETAIL).unwrap_or(head);
+    (!head.is_empty()).then(|| String::from_utf8_lossy(head).into_owned())
+}
+
+/// A server's text as a terminal may show it: one line, without control characters and without those that hide or reorder
+/// others, at most `limit` characters. `None` when nothing is left.
+#[must_use]
+pub fn readable(text: &str, limit: usize) -> Option<String> {
+    let unseen = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let text: String = text.trim().chars().map(|c| if unseen(c) { ' ' } else { c }).take(limit).collect();
     (!text.trim().is_empty()).then(|| text.trim().to_owned())
 }
 

@@ -13,6 +13,7 @@ use tokio::time::{Sleep, sleep, sleep_until};
 
 use super::*;
 use crate::config::sections::tests::target;
+use crate::domain::secret::Secret;
 use crate::domain::timeline::ConnectPhases;
 use crate::load::client::dial::{Dialed, Dialing};
 
@@ -205,7 +206,8 @@ async fn events_of_one_read_share_its_stamp_however_the_chunks_are_cut() {
 async fn the_request_carries_the_path_the_key_and_an_id_and_nothing_odd() {
     let mut target = target("https://gateway.example/api");
     target.headers.clear();
-    let secrets = Secrets { key: Some(Secret::new("sk-1")), headers: vec![("X-Tenant".into(), Secret::new("blue"))] };
+    let header = Header { name: "X-Tenant".into(), value: Secret::new("blue"), hidden: false };
+    let secrets = Secrets { key: Some(Secret::new("sk-1")), headers: vec![header] };
     let bench = bench_of(&target, secrets, Duration::ZERO, vec![answer()]);
     bench.send(7).await;
     let sent = String::from_utf8(bench.written.borrow().clone()).unwrap();
@@ -314,7 +316,7 @@ async fn each_status_has_its_outcome_and_its_words() {
         (429, "retry-after: 7\r\n", Outcome::Http429, "retry-after: 7; why"),
         (500, "", Outcome::Http5xx, "why"),
         (503, "", Outcome::Http5xx, "why"),
-        (600, "", Outcome::Http5xx, "why"),
+        (600, "", Outcome::BadResponse, "why"),
     ] {
         let response = format!("HTTP/1.1 {status} X\r\n{extra}content-length: 3\r\n\r\nwhy");
         let bench = bench(vec![vec![
@@ -334,7 +336,7 @@ async fn each_status_has_its_outcome_and_its_words() {
 async fn a_giant_error_body_is_read_only_as_far_as_it_is_shown() {
     let head = "HTTP/1.1 500 X\r\ncontent-length: 1000000000\r\n\r\n";
     let timeline = bench(vec![vec![send(5, head), send(6, vec![b'e'; 1 << 20])]]).send(0).await;
-    assert_eq!((timeline.outcome, timeline.detail.map(|d| d.len())), (Outcome::Http5xx, Some(reader::MAX_DETAIL)));
+    assert_eq!((timeline.outcome, timeline.detail.map(|d| d.len())), (Outcome::Http5xx, Some(MAX_DETAIL)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -76,6 +76,7 @@ fn tpot_is_absent_without_a_count_or_an_interval() {
         (&EVENTS, Some(2), Some(300)),
         (&EVENTS[..1], Some(1), None),
         (&EVENTS[..1], Some(4), None),
+        (&[(110, None), (110, None)], Some(4), None),
         (&[], Some(4), None),
     ] {
         assert_eq!(ms(sample(&timeline(Outcome::Ok, events, n)).tpot), expected, "{} events, n {n:?}", events.len());

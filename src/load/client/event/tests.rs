@@ -100,11 +100,34 @@ fn errors_are_seen_in_every_form_and_not_where_there_is_none() {
         r#"{"choices":[{"delta":{},"finish_reason":"abort"}]}"#,
         r#"{"choices":[{"error":{"code":502}}]}"#,
         r#"{"error":{"code":{"a":[1,2]}}}"#,
+        r#"{"message":"boom","code":500,"type":"server_error"}"#,
+        r#"{"message":"boom","code":500}"#,
+        r#"{"detail":"boom"}"#,
+        r#"{"detail":[{"msg":"boom"}]}"#,
+        r#"{"errors":[{"message":"boom"}]}"#,
+        r#"{"status":"error","message":"boom"}"#,
+        r#"{"type":"InternalServerError"}"#,
+        r#"[{"error":{"code":400}}]"#,
+        r#"{"choices":[{"delta":{},"finish_reason":"ERROR"}]}"#,
+        r#"{"choices":[{"delta":{},"finish_reason":"server_error"}]}"#,
+        r#"{"choices":[{"delta":{},"finish_reason":"timeout"}]}"#,
     ] {
         assert!(chat(data).error, "{data}");
     }
     // An empty error object is a peculiar way to say that there is none.
-    for data in [r#"{"error":null,"choices":[]}"#, r#"{"error":false}"#, r#"{"error":""}"#, r#"{"error":{}}"#, "{}"] {
+    for data in [
+        r#"{"error":null,"choices":[]}"#,
+        r#"{"error":false}"#,
+        r#"{"error":""}"#,
+        r#"{"error":{}}"#,
+        "{}",
+        // Ollama's own form is another shape and no error; progress is no error; an answer may have any other fields.
+        r#"{"model":"m","message":{"role":"assistant","content":"a"},"done":false}"#,
+        r#"{"message":"queued","type":"progress"}"#,
+        r#"{"choices":[{"delta":{"content":"error"}}],"message":"x","code":1,"detail":"x"}"#,
+        r#"{"usage":{"completion_tokens":1},"message":"x","code":1}"#,
+        r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#,
+    ] {
         assert!(!chat(data).error, "{data}");
     }
     assert!(facts(Api::SglangGenerate, r#"{"error":{"message":"x"}}"#).error);
@@ -127,10 +150,28 @@ fn sglang_events_give_lengths_counts_and_the_reason_in_its_object() {
 
 #[test]
 fn json_that_is_no_event_is_unshaped_and_not_bad() {
-    for data in ["5", "null", "[]", "\"text\"", r#"{"choices":"abc"}"#, r#"{"choices":[5]}"#] {
+    for data in ["5", "null", "[]", "\"text\"", r#"{"choices":"abc"}"#, r#"[{"choices":[]}]"#] {
         assert_eq!(parse(Api::OpenAiChat, data.as_bytes()), Parsed::Unshaped, "{data}");
     }
     assert!(!chat("{}").shaped);
+}
+
+#[test]
+fn a_list_in_place_of_an_object_is_nothing() {
+    for data in [
+        r#"{"choices":[["x"]]}"#,
+        r#"{"choices":[[{"content":"x"}]]}"#,
+        r#"{"choices":[{"delta":["x"]}]}"#,
+        r#"{"choices":[{"delta":"x"}]}"#,
+        r#"{"choices":[5,null,"x"]}"#,
+        r#"{"choices":[],"usage":[1,2]}"#,
+        r#"{"choices":[],"usage":{"prompt_tokens_details":[1],"completion_tokens_details":[2]}}"#,
+    ] {
+        let facts = chat(data);
+        let usage = facts.usage.unwrap_or_default();
+        assert!(!facts.answer && !facts.reasoning && !facts.other && !facts.error, "{data}: {facts:?}");
+        assert_eq!(usage, Usage::default(), "{data}");
+    }
 }
 
 #[test]

@@ -216,7 +216,7 @@ fn a_whole_json_body_of_ten_megabytes_is_a_bad_response() {
     for reads in [vec![body.as_bytes()], body.as_bytes().chunks(4096).collect()] {
         let (reader, outcome, _) = play(Api::OpenAiChat, &reads, Ending::Complete);
         assert_eq!(outcome, Outcome::BadResponse);
-        assert!(reader.into_parts().1.unwrap().len() <= MAX_DETAIL);
+        assert!(reader.into_parts().1.unwrap().len() <= RAW_DETAIL);
     }
 }
 
@@ -228,6 +228,13 @@ fn hostile_blank_lines_cost_linear_time() {
 }
 
 #[test]
+fn what_a_terminal_must_not_see_is_not_in_readable_text() {
+    assert_eq!(readable(" a\u{1b}[31m\u{202e}b\n\u{200b}c\0 ", 100).as_deref(), Some("a [31m b  c"));
+    assert_eq!(readable("日本語日本語", 4).as_deref(), Some("日本語日"));
+    assert_eq!(readable("\u{200b}\n", 100), None);
+}
+
+#[test]
 fn the_detail_says_what_the_server_said() {
     for (body, expected) in [
         (ERROR, "engine is dead"),
@@ -236,7 +243,7 @@ fn the_detail_says_what_the_server_said() {
         ("data: {bad\n\n", "{bad"),
     ] {
         let (reader, ..) = play(Api::OpenAiChat, &[body.as_bytes()], Ending::Complete);
-        let detail = reader.into_parts().1.unwrap();
+        let detail = readable(&reader.into_parts().1.unwrap(), MAX_DETAIL).unwrap();
         assert!(detail.contains(expected), "{detail}");
     }
 }
