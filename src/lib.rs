@@ -11,4 +11,5 @@ pub mod domain;
 pub mod load;
 pub mod measure;
 pub mod sim;
+pub mod store;
 pub mod watch;
