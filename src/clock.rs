@@ -3,6 +3,8 @@
 //! Every stamp in the program comes from [`now`], so that a test which pauses tokio's clock pauses all of it.
 //! Wall time labels files and log lines; it is never subtracted from anything.
 
+pub mod pacer;
+
 pub use tokio::time::Instant;
 
 use std::time::SystemTime;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Part, the parts it may use, the crates that it owns or shares.
 const PARTS: [(&str, &[&str], &[&str]); 10] = [
     ("domain", &[], &[]),
-    ("clock", &["domain"], &[]),
+    ("clock", &["domain"], &["rustix"]),
     ("config", &["domain"], &["config", "humantime", "serde", "serde_json", "strsim", "toml", "url", "yaml_rust2"]),
     ("store", &["domain", "clock"], &["crc32fast"]),
     (
