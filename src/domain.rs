@@ -6,4 +6,5 @@ pub mod outcome;
 pub mod prompt;
 pub mod sample;
 pub mod secret;
+pub mod shed;
 pub mod timeline;

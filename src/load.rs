@@ -1,4 +1,5 @@
-//! The load path: what is sent, and the client that sends it and stamps what comes back.
+//! The load path: what is sent, when, and the client that sends it and stamps what comes back.
 
 pub mod client;
 pub mod prompt;
+pub mod schedule;

@@ -26,6 +26,7 @@ const PARTS: [(&str, &[&str], &[&str]); 10] = [
             "hyper_util",
             "memchr",
             "rand",
+            "rand_distr",
             "rustls",
             "rustls_native_certs",
             "serde",

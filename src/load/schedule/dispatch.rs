@@ -1,0 +1,193 @@
+//! The open loop as one state: its arrivals, its gate, and whether it is paused.
+//!
+//! `apply` gets what happened and when, changes the state, and says what is to be done; it does no I/O. [`super::pace`] runs
+//! it, and so may a worker that has events of its own to wait for.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Due;
+use super::gate::{Decision, Gate};
+use super::open::OpenLoop;
+use super::tally::Tally;
+use crate::domain::shed::ShedReason;
+
+/// While paused, arrivals are counted this often, not each at its instant: a pause may last for days.
+const PAUSED_STEP: Duration = Duration::from_secs(1);
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The instant of [`Dispatch::wake_at`] has come.
+    Due,
+    /// A request that was sent has ended.
+    Ended {
+        /// When its slot became free.
+        at: Instant,
+    },
+    /// Nothing more is sent; arrivals are shed as paused.
+    Pause,
+    /// From now on they are sent again.
+    Resume,
+    /// The next so many arrivals are warm-up.
+    WarmUp {
+        /// How many.
+        count: u64,
+    },
+    /// Another cap.
+    Resize {
+        /// The new one.
+        max_in_flight: NonZeroU32,
+    },
+    /// The end: what waits is shed, and nothing is planned any more.
+    Stop,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Issue {
+    /// Send this one now, and say when it has ended.
+    Send(Due),
+    /// Count these.
+    Shed {
+        /// Why.
+        reason: ShedReason,
+        /// How many, at least 1.
+        count: u64,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Running,
+    Paused { count_at: Instant },
+    Stopped,
+}
+
+/// Invariant, after every event: `planned = sent + shed + waiting`.
+#[derive(Debug)]
+pub struct Dispatch {
+    open: OpenLoop,
+    gate: Gate,
+    late_cap: Duration,
+    state: State,
+    tally: Tally,
+}
+
+impl Dispatch {
+    /// `late_cap`: how late an arrival may leave; 100 ms unless told.
+    #[must_use]
+    pub fn new(open: OpenLoop, max_in_flight: NonZeroU32, late_cap: Duration) -> Self {
+        let gate = Gate::new(max_in_flight, late_cap);
+        Self { open, gate, late_cap, state: State::Running, tally: Tally::default() }
+    }
+
+    /// When something is to be done, if nothing happens before; `None` when stopped.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Instant> {
+        let next = self.open.next_at();
+        match self.state {
+            State::Running => Some(self.gate.wake_at().map_or(next, |expiry| expiry.min(next))),
+            State::Paused { count_at } => Some(next.max(count_at)),
+            State::Stopped => None,
+        }
+    }
+
+    /// Takes in what happened. Ends go first when several things have happened by `now`.
+    pub fn apply(&mut self, now: Instant, event: Event, mut out: impl FnMut(Issue)) {
+        let Self { gate, tally, .. } = self;
+        match event {
+            Event::Ended { at } => gate.ended(at, now, |due, decision| issue(tally, due, decision, &mut out)),
+            Event::Due => self.advance(now, &mut out),
+            Event::WarmUp { count } => self.open.warm_up(count),
+            Event::Resize { max_in_flight } => {
+                gate.resize(max_in_flight, now, |due, decision| issue(tally, due, decision, &mut out));
+            }
+            Event::Pause => self.hold(now, ShedReason::Paused, State::Paused { count_at: now + PAUSED_STEP }, &mut out),
+            Event::Stop => self.hold(now, ShedReason::Shutdown, State::Stopped, &mut out),
+            Event::Resume => {
+                self.advance(now, &mut out);
+                if self.state != State::Stopped {
+                    self.state = State::Running;
+                }
+            }
+        }
+    }
+
+    /// What became of the arrivals so far.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// The gate: what is in flight and what waits.
+    #[must_use]
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Arrivals up to now are dealt with as they would have been; those that wait are shed.
+    fn hold(&mut self, now: Instant, reason: ShedReason, state: State, out: &mut impl FnMut(Issue)) {
+        self.advance(now, out);
+        if self.state == State::Stopped {
+            return;
+        }
+        let Self { gate, tally, .. } = self;
+        gate.shed_waiting(reason, |due, decision| issue(tally, due, decision, out));
+        self.state = state;
+    }
+
+    fn advance(&mut self, now: Instant, out: &mut impl FnMut(Issue)) {
+        match self.state {
+            State::Stopped => {}
+            State::Paused { .. } => {
+                let skipped = self.open.skip_through(now);
+                self.skipped(ShedReason::Paused, skipped, out);
+                self.state = State::Paused { count_at: now + PAUSED_STEP };
+            }
+            State::Running => {
+                let Self { gate, tally, .. } = self;
+                gate.expire(now, |due, decision| issue(tally, due, decision, out));
+                let late = self.open.catch_up(now, self.late_cap);
+                self.skipped(ShedReason::Late, late, out);
+                while self.open.next_at() <= now {
+                    let due = self.open.hand_out();
+                    self.tally.planned += 1;
+                    let decision = self.gate.arrive(due, now);
+                    issue(&mut self.tally, due, decision, out);
+                }
+            }
+        }
+    }
+
+    fn skipped(&mut self, reason: ShedReason, count: u64, out: &mut impl FnMut(Issue)) {
+        self.tally.planned += count;
+        self.shed(reason, count, out);
+    }
+
+    fn shed(&mut self, reason: ShedReason, count: u64, out: &mut impl FnMut(Issue)) {
+        if count > 0 {
+            self.tally.add_shed(reason, count);
+            out(Issue::Shed { reason, count });
+        }
+    }
+}
+
+fn issue(tally: &mut Tally, due: Due, decision: Decision, out: &mut impl FnMut(Issue)) {
+    match decision {
+        Decision::Send => {
+            tally.sent += 1;
+            out(Issue::Send(due));
+        }
+        Decision::Shed(reason) => {
+            tally.add_shed(reason, 1);
+            out(Issue::Shed { reason, count: 1 });
+        }
+        Decision::Wait => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

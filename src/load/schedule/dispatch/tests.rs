@@ -1,0 +1,98 @@
+#![expect(clippy::print_stdout, reason = "a property that fails shows its seed")]
+
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+use crate::clock;
+use crate::load::schedule::plan::{Plan, Shard, Spacing};
+
+const LATE_CAP: Duration = Duration::from_millis(100);
+
+fn dispatch(rate: f64, spacing: Spacing, max_in_flight: u32, start: Instant) -> Dispatch {
+    let plan = Plan::new(21, rate, spacing, Shard::WHOLE).unwrap();
+    Dispatch::new(OpenLoop::new(&plan, start, 0), NonZeroU32::new(max_in_flight).unwrap(), LATE_CAP)
+}
+
+/// Sent, and shed by reason.
+fn counted(dispatch: &mut Dispatch, now: Instant, event: Event) -> (u64, Vec<(ShedReason, u64)>) {
+    let (mut sent, mut shed) = (0, Vec::new());
+    dispatch.apply(now, event, |issue| match issue {
+        Issue::Send(_) => sent += 1,
+        Issue::Shed { reason, count } => shed.push((reason, count)),
+    });
+    (sent, shed)
+}
+
+#[test]
+fn a_pause_counts_what_it_holds_back() {
+    let start = clock::now();
+    let at = |millis| start + Duration::from_millis(millis);
+    let mut dispatch = dispatch(10.0, Spacing::Constant, 2, start);
+    assert_eq!(counted(&mut dispatch, at(0), Event::Due), (1, vec![]));
+    assert_eq!(counted(&mut dispatch, at(100), Event::Due), (1, vec![]));
+    assert_eq!(counted(&mut dispatch, at(200), Event::Due), (0, vec![]));
+    // The one that waits is paused with the rest.
+    assert_eq!(counted(&mut dispatch, at(250), Event::Pause), (0, vec![(ShedReason::Paused, 1)]));
+    assert_eq!(dispatch.wake_at(), Some(at(1250)));
+    assert_eq!(counted(&mut dispatch, at(1250), Event::Due), (0, vec![(ShedReason::Paused, 10)]));
+    // Late or not: a stall within a pause is a pause.
+    assert_eq!(counted(&mut dispatch, at(601_250), Event::Resume), (0, vec![(ShedReason::Paused, 6000)]));
+    assert_eq!(dispatch.wake_at(), Some(at(601_300)));
+    assert_eq!(counted(&mut dispatch, at(601_260), Event::Ended { at: at(601_260) }), (0, vec![]));
+    assert_eq!(counted(&mut dispatch, at(601_300), Event::Due), (1, vec![]));
+}
+
+#[test]
+fn the_end_sheds_what_waits_and_plans_no_more() {
+    let start = clock::now();
+    let mut dispatch = dispatch(100.0, Spacing::Constant, 1, start);
+    let now = start + Duration::from_millis(35);
+    assert_eq!(counted(&mut dispatch, now, Event::Stop), (1, vec![(ShedReason::Shutdown, 1); 3]));
+    assert_eq!(dispatch.wake_at(), None);
+    for event in [Event::Due, Event::Resume, Event::Pause, Event::Ended { at: now }] {
+        assert_eq!(counted(&mut dispatch, now + Duration::from_secs(9), event), (0, vec![]));
+    }
+    assert_eq!((dispatch.wake_at(), dispatch.tally().planned), (None, 4));
+}
+
+#[test]
+fn nothing_is_lost_whatever_happens() {
+    for seed in 0..100 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let spacing = [Spacing::Constant, Spacing::Poisson, Spacing::Gamma { burstiness: 0.2 }][rng.random_range(0..3)];
+        println!("seed {seed}, {spacing:?}");
+        let start = clock::now();
+        let (mut dispatch, mut now) = (dispatch(300.0, spacing, 20, start), start);
+        let (mut sent, mut ended, mut shed) = (0, 0, 0);
+        for _ in 0..2000 {
+            let longest = [500, 5000, 200_000][rng.random_range(0..3)];
+            now += Duration::from_micros(rng.random_range(0..longest));
+            let event = match rng.random_range(0..100) {
+                0 => Event::Pause,
+                1..4 => Event::Resume,
+                4 => Event::WarmUp { count: rng.random_range(0..9) },
+                5 => Event::Resize { max_in_flight: NonZeroU32::new(rng.random_range(1..30)).unwrap() },
+                6..50 if ended < sent => {
+                    ended += 1;
+                    Event::Ended { at: now - Duration::from_micros(rng.random_range(0..200)) }
+                }
+                _ => Event::Due,
+            };
+            dispatch.apply(now, event, |issue| match issue {
+                Issue::Send(due) => {
+                    sent += 1;
+                    assert!(now.saturating_duration_since(due.arrival.planned_at) <= LATE_CAP);
+                }
+                Issue::Shed { count, .. } => shed += count,
+            });
+            let (tally, gate) = (*dispatch.tally(), dispatch.gate());
+            assert_eq!((tally.sent, tally.shed_total()), (sent, shed));
+            assert_eq!(tally.planned, dispatch.open.planned());
+            assert_eq!(tally.planned, sent + shed + gate.waiting() as u64);
+            assert_eq!(u64::from(gate.in_flight()), sent - ended);
+            assert!(gate.waiting() <= 300, "{}", gate.waiting());
+        }
+        assert!(sent > 0 && shed > 0);
+    }
+}
