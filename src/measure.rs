@@ -1,3 +1,5 @@
-//! From stamps to quantities: pure, no clock, no I/O.
+//! From stamps to quantities, counts and windows: no clock, no I/O, no lock. Time comes in as an argument.
 
+pub mod hdr;
+pub mod histogram;
 pub mod sample;
