@@ -3,3 +3,4 @@
 pub mod hdr;
 pub mod histogram;
 pub mod sample;
+pub mod window;
