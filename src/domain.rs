@@ -7,4 +7,5 @@ pub mod prompt;
 pub mod sample;
 pub mod secret;
 pub mod shed;
+pub mod slo;
 pub mod timeline;

@@ -2,5 +2,8 @@
 
 pub mod hdr;
 pub mod histogram;
+pub mod recorder;
 pub mod sample;
+pub mod snapshot;
+pub mod totals;
 pub mod window;

@@ -2,27 +2,31 @@
 
 use std::fmt;
 
-/// The reason, which is the label of `requests_shed_total`.
+/// The reason for which a planned request was dropped instead of sent. It has no outcome then.
+///
+/// Only `Late` and `NoPrompt` are this client's own doing. `InflightCap` and `Backoff` are the gateway's: a gateway that
+/// cannot take the load must not look faster for it, so a request shed at the cap counts as a slow one
+/// (`measure::window`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ShedReason {
-    /// All of `max_in_flight` was in use until the request was too late. The gateway's doing.
+    /// As many requests as `max_in_flight` allows were under way until `late_cap` had passed.
     InflightCap,
-    /// The budget of the day or month is spent.
+    /// The budget of the hour or the day is spent.
     Budget,
-    /// The load was paused.
+    /// The load is paused.
     Paused,
-    /// It could have been sent, but we came too late. Our doing.
+    /// There was a slot, but the request could not leave within `late_cap`: we were too slow.
     Late,
-    /// The worker rested after a failure that came fast. The gateway's doing.
+    /// The gateway asked for patience, or fails so fast that the load holds back.
     Backoff,
-    /// No prompt was ready. Our doing.
+    /// No prompt was ready.
     NoPrompt,
-    /// The daemon ended first.
+    /// Still unsent when the program stopped.
     Shutdown,
 }
 
 impl ShedReason {
-    /// Every reason, in the order of the enum.
+    /// Every reason, in the order in which the documentation lists them.
     pub const ALL: [Self; 7] =
         [Self::InflightCap, Self::Budget, Self::Paused, Self::Late, Self::Backoff, Self::NoPrompt, Self::Shutdown];
 
