@@ -27,6 +27,8 @@ const _: () = assert!(number(HIGHEST_MICROS) + 1 == BUCKETS as u64);
 const PAGE_BITS: u32 = 6;
 const PAGE: usize = 1 << PAGE_BITS;
 const PAGES: usize = BUCKETS.div_ceil(PAGE);
+/// Pages for which room is made at a time: 4 kB.
+const GROWTH: usize = 8;
 /// No page: never a position, since there are at most `PAGES` of them.
 const ABSENT: u16 = u16::MAX;
 
@@ -141,6 +143,10 @@ impl Counts {
     #[cold]
     fn open(&mut self, page: usize) -> u16 {
         let slot = u16::try_from(self.pages.len()).unwrap_or(ABSENT);
+        if self.pages.len() == self.pages.capacity() {
+            // Not by doubling: there are dozens of these per load, and they live for ever.
+            self.pages.reserve_exact(GROWTH);
+        }
         self.pages.push([0; PAGE]);
         self.slots[page] = slot;
         slot

@@ -218,14 +218,17 @@ impl LoadDelta {
         }
     }
 
-    /// A request that timed out after it had been sent: which latencies it was too slow for.
+    /// Which latencies a request was too slow for, if it timed out after it had been sent. `timeouts.total` runs from then
+    /// on; a time-out of the connection is another outcome, and concerns no latency.
     fn censor(&mut self, timeline: &Timeline) {
+        let timed_out = |outcome: Outcome| timeline.outcome == outcome;
         let began = !timeline.answer.tokens.is_empty();
-        let metrics: &[Metric] = match timeline.outcome {
-            Outcome::TimeoutFirstToken => &[Metric::Ttft, Metric::E2el],
-            Outcome::TimeoutTotal if !began => &[Metric::Ttft, Metric::E2el],
-            Outcome::TimeoutIdle | Outcome::TimeoutTotal => &[Metric::Tpot, Metric::LargestGap, Metric::E2el],
-            _ => &[],
+        let metrics = if timed_out(Outcome::TimeoutFirstToken) || timed_out(Outcome::TimeoutTotal) && !began {
+            &[Metric::Ttft, Metric::E2el][..]
+        } else if timed_out(Outcome::TimeoutIdle) || timed_out(Outcome::TimeoutTotal) {
+            &[Metric::Tpot, Metric::LargestGap, Metric::E2el][..]
+        } else {
+            return;
         };
         metrics.iter().for_each(|metric| self.tally.censor(*metric));
     }
