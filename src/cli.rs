@@ -59,13 +59,15 @@ pub fn main() -> ExitCode {
         }
     };
     log(cli.log_level, cli.log_format);
+    // A list that nobody reads to its end is read; a check whose result nobody saw has not been made.
+    let unread = if matches!(cli.command, Command::Check(_)) { Exit::CouldNotRun } else { Exit::Fine };
     let ended = match cli.command {
         Command::Check(args) => check::run(&args),
         Command::Gateway(args) => gateway::run(&args),
     };
     match ended {
         Ok(exit) => exit.into(),
-        Err(error) if is_broken_pipe(&error) => Exit::Fine.into(),
+        Err(error) if is_broken_pipe(&error) => unread.into(),
         Err(error) => {
             complain(&format!("steadyload: {error:#}"));
             Exit::CouldNotRun.into()
@@ -105,7 +107,7 @@ fn complain(text: &str) {
     writeln!(err, "{text}").ok();
 }
 
-/// `steadyload … | head` is no failure.
+/// `steadyload … | head`.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -378,6 +378,33 @@ fn a_closed_pipe_is_no_failure() {
 }
 
 #[test]
+fn a_check_that_nobody_reads_is_not_passed() {
+    let folder = Folder::new("unread");
+    let path = folder.write("unread.toml", &config("http://127.0.0.1:1", ""));
+    let script = format!("{PROGRAM} check --online -c {path} | true; exit ${{PIPESTATUS[0]}}");
+    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+    assert!([Some(1), Some(4)].contains(&output.status.code()), "{:?}", output.status);
+}
+
+#[test]
+fn a_key_that_is_a_word_garbles_no_word_of_ours() {
+    let folder = Folder::new("word");
+    let gateway = Gateway::with(&["--fault", "empty_body"]);
+    for key in ["EMPTY", "http", "status", "model", "sim-model-secret1"] {
+        let path = folder.write("word.toml", &config(&gateway.url, "api_key_env = \"WORD_KEY\""));
+        let output = run_with(&["check", "--online", "-c", &path], &[("WORD_KEY", key)]);
+        let shown = [
+            "target t: empty (fault: engine)",
+            "POST http://",
+            "/v1/chat/completions as openai-chat",
+            "  status     200",
+            "  models     \"sim-model\" is listed",
+        ];
+        expect(&output, 1, &shown);
+    }
+}
+
+#[test]
 fn help_and_version_are_there() {
     expect(&run(&["--version"]), 0, &[env!("CARGO_PKG_VERSION")]);
     for args in [&["--help"][..], &["check", "--help"], &["gateway", "--help"]] {

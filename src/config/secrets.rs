@@ -3,7 +3,7 @@
 use crate::config::credential::CredentialError;
 use crate::config::environment::Environment;
 use crate::config::sections::{HeaderSource, Target};
-use crate::domain::secret::Secret;
+use crate::domain::secret::{Secret, redact};
 
 /// What a client has to know and nobody may see.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +46,7 @@ impl Secrets {
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
         let hidden = self.headers.iter().filter(|header| header.hidden).map(|header| &header.value);
-        hidden.chain(&self.key).fold(text.to_owned(), |text, secret| secret.redact(&text))
+        redact(hidden.chain(&self.key), text)
     }
 }
 

@@ -64,6 +64,9 @@ use crate::load::client::exchange::{Exchange, Interrupt, Waiter};
 use crate::load::client::pool::Pool;
 use crate::load::client::reader::{MAX_DETAIL, readable};
 
+/// Reasons that need no look at whether a secret is in them.
+const USUAL_ENDS: [&str; 3] = ["length", "stop", "tool_calls"];
+
 /// A key file is looked at no more often than this, however many requests are refused meanwhile.
 const KEY_REREAD_PAUSE: Duration = Duration::from_secs(1);
 
@@ -234,6 +237,11 @@ impl Client {
         // Servers echo the key that they refuse. First it is taken out, then the text is cut: a cut may go through a key.
         let detail = detail.filter(|_| outcome != Outcome::Ok).map(|detail| self.secrets.borrow().redact(&detail));
         timeline.detail = detail.and_then(|detail| readable(&detail, MAX_DETAIL));
+        if let Some(reason) = &mut timeline.answer.finish_reason
+            && !USUAL_ENDS.contains(&reason.as_str())
+        {
+            *reason = self.secrets.borrow().redact(reason);
+        }
         timeline
     }
 

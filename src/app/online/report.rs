@@ -56,7 +56,9 @@ impl Report {
             let context = model.max_model_len.map(|tokens| format!(", context of {tokens} tokens")).unwrap_or_default();
             return format!("{wanted:?} is listed{context}");
         }
-        let shown = |model: &Model| format!("{:?}", readable(&model.id, ID_SHOWN).unwrap_or_default());
+        // Servers echo keys; what the client kept of their words is clean already.
+        let shown =
+            |model: &Model| format!("{:?}", readable(&self.secrets.redact(&model.id), ID_SHOWN).unwrap_or_default());
         let more = if list.len() > MODELS_SHOWN { ", …" } else { "" };
         let near = models::nearest(&list, wanted);
         let near = near.map(|near| format!("; did you mean {}?", shown(near))).unwrap_or_default();
@@ -210,8 +212,7 @@ impl fmt::Display for Report {
         for (name, line) in lines {
             text.push_str(&format!("  {name:<11}{line}\n"));
         }
-        // Much of it is what a server said, and servers echo keys.
-        f.write_str(&self.secrets.redact(&text))
+        f.write_str(&text)
     }
 }
 

@@ -22,6 +22,10 @@ use crate::domain::timeline::Usage;
 /// No answer has more tokens than this; a larger count is a server's mistake, and TPOT would be 0 because of it.
 const ABSURD_TOKENS: f64 = 10_000_000.0;
 
+/// What else a `finish_reason` may say when the answer did not come to its end.
+const FAILURES: [&str; 9] =
+    ["abort", "aborted", "canceled", "cancelled", "failed", "failure", "timeout", "timed_out", "time_out"];
+
 /// Longest word that can be the name of a kind of error.
 const MAX_ERROR_NAME: usize = 64;
 
@@ -308,7 +312,7 @@ impl<'a> SglangEvent<'a> {
     }
 }
 
-/// Whether a field holds something: a non-empty string, list or object, `true`, or a number.
+/// Whether a field holds something: a non-empty string, list or object, `true`, or a number other than 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Present(bool);
 
@@ -347,7 +351,7 @@ impl Word<'_> {
 
     /// Whether a `finish_reason` says that the answer did not come to its end.
     fn is_failure(&self) -> bool {
-        self.names_error() || ["abort", "aborted", "timeout"].iter().any(|word| self.is(word))
+        self.names_error() || FAILURES.iter().any(|word| self.is(word))
     }
 }
 
@@ -416,11 +420,11 @@ impl<'de> Deserialize<'de> for Present {
             fn visit_bool<E: de::Error>(self, value: bool) -> Result<Present, E> {
                 Ok(Present(value))
             }
-            fn visit_u64<E: de::Error>(self, _: u64) -> Result<Present, E> {
-                Ok(Present(true))
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Present, E> {
+                Ok(Present(value != 0))
             }
-            fn visit_i64<E: de::Error>(self, _: i64) -> Result<Present, E> {
-                Ok(Present(true))
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Present, E> {
+                Ok(Present(value != 0))
             }
             fn visit_f64<E: de::Error>(self, _: f64) -> Result<Present, E> {
                 Ok(Present(true))

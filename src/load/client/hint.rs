@@ -147,7 +147,12 @@ fn short(setting: Setting<'_>, timeline: &Timeline) -> String {
 }
 
 fn tls(setting: Setting<'_>, said: &str) -> String {
-    let said = said.to_ascii_lowercase();
+    // What rustls says; before it stands the host's name, which may be any word.
+    let said = said.split_once(" failed: ").map_or(said, |(_, said)| said).to_ascii_lowercase();
+    if said.contains("not valid for name") {
+        let base_url = setting.name("base_url");
+        return format!("the certificate is for another host name: use the name it was made for in {base_url}");
+    }
     if said.contains("expired") || said.contains("notvalidyet") || said.contains("not valid yet") {
         let base_url = setting.name("base_url");
         return format!(
@@ -163,10 +168,6 @@ fn tls(setting: Setting<'_>, said: &str) -> String {
     if said.contains("unknownissuer") || said.contains("unknown issuer") {
         let ca_file = setting.name("ca_file");
         return format!("the certificate's authority is not known here: name its PEM file in {ca_file}");
-    }
-    if said.contains("name") {
-        let base_url = setting.name("base_url");
-        return format!("the certificate is for another host name: use the name it was made for in {base_url}");
     }
     let (base_url, ca_file) = (setting.name("base_url"), setting.name("ca_file"));
     format!(
@@ -201,17 +202,6 @@ fn not_found(target: &Target, setting: Setting<'_>, said: &str) -> String {
 
 /// 400 and 422: a field that the gateway does not take, or a prompt that does not fit.
 fn refused(target: &Target, setting: Setting<'_>, status: Option<u16>, said: &str) -> String {
-    let lower = said.to_ascii_lowercase();
-    // Before the fields: engines name max_tokens when prompt and answer do not fit.
-    if lower.contains("context") || lower.contains("too long") {
-        return "prompt and answer together do not fit the model's context: lower input_tokens or output_tokens of the workload"
-            .to_owned();
-    }
-    let optional = body::optional_fields(target);
-    // In the order of that list: `stream_options` stands for what is inside it.
-    if let Some((field, switch)) = optional.iter().find(|(field, _)| said.contains(field)) {
-        return format!("the gateway does not take the field {field}: set {}", setting.name(switch));
-    }
     let (base_url, endpoint) = (setting.name("base_url"), setting.name("endpoint"));
     match status {
         Some(405) => {
@@ -227,6 +217,17 @@ fn refused(target: &Target, setting: Setting<'_>, status: Option<u16>, said: &st
             );
         }
         _ => {}
+    }
+    let lower = said.to_ascii_lowercase();
+    // Before the fields: engines name max_tokens when prompt and answer do not fit.
+    if lower.contains("context") || lower.contains("too long") {
+        return "prompt and answer together do not fit the model's context: lower input_tokens or output_tokens of the workload"
+            .to_owned();
+    }
+    let optional = body::optional_fields(target);
+    // In the order of that list: `stream_options` stands for what is inside it.
+    if let Some((field, switch)) = optional.iter().find(|(field, _)| said.contains(field)) {
+        return format!("the gateway does not take the field {field}: set {}", setting.name(switch));
     }
     let said = lower;
     if said.contains("key") || said.contains("token") && said.contains("auth") {
@@ -409,7 +410,7 @@ mod tests {
     #[test]
     fn statuses_that_are_not_about_fields_are_not_blamed_on_fields() {
         for (status, expected) in [(405, "targets.t.endpoint"), (407, "proxy"), (408, "slow"), (413, "input_tokens")] {
-            let text = hint_of(Outcome::Http4xx, Some(status), "no");
+            let text = hint_of(Outcome::Http4xx, Some(status), "no model, no ignore_eos, no context");
             assert!(text.contains(expected) && !text.contains("send."), "{status}: {text}");
         }
     }
@@ -421,7 +422,7 @@ mod tests {
             ("invalid peer certificate: NotValidYet", "clock"),
             ("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "CA:FALSE"),
             ("invalid peer certificate: UnknownIssuer", "name its PEM file in targets.t.ca_file"),
-            ("invalid peer certificate: certificate not valid for name \"x\"", "another host name"),
+            ("invalid peer certificate: certificate not valid for name \"expired.example\"", "another host name"),
             ("received corrupt message of type InvalidContentType", "http://"),
         ] {
             let text = hint_of(Outcome::Tls, None, &format!("TLS handshake with h failed: {said}"));

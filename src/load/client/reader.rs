@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::domain::api::Api;
 use crate::domain::outcome::Outcome;
+use crate::domain::secret::is_unseen;
 use crate::domain::timeline::{Answer, TokenEvent, Usage};
 use crate::load::client::event::{self, Facts, Parsed};
 use crate::load::client::sse::{self, Decoder, Item};
@@ -295,7 +296,9 @@ impl Reader {
             self.stray.push(b'\n');
         }
         // One whole object on one line ends the request at once, even if the server leaves the stream open.
-        if line.starts_with(b"{") && line.ends_with(b"}") && is_error(self.api, line) {
+        let whole =
+            [(b"{", b"}"), (b"[", b"]")].iter().any(|(open, end)| line.starts_with(*open) && line.ends_with(*end));
+        if whole && is_error(self.api, line) {
             return self.fail(line);
         }
         ControlFlow::Continue(())
@@ -307,7 +310,7 @@ impl Reader {
     fn end_stray(&mut self) {
         let stray = mem::take(&mut self.stray);
         let text = stray.trim_ascii();
-        if text.starts_with(b"{") && is_error(self.api, text) {
+        if (text.starts_with(b"{") || text.starts_with(b"[")) && is_error(self.api, text) {
             self.error = true;
             self.detail = excerpt(text);
         } else if self.detail.is_none() {
@@ -359,11 +362,7 @@ pub fn excerpt(bytes: &[u8]) -> Option<String> {
 /// others, at most `limit` characters. `None` when nothing is left.
 #[must_use]
 pub fn readable(text: &str, limit: usize) -> Option<String> {
-    let unseen = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
-    let text: String = text.trim().chars().map(|c| if unseen(c) { ' ' } else { c }).take(limit).collect();
+    let text: String = text.trim().chars().map(|c| if is_unseen(c) { ' ' } else { c }).take(limit).collect();
     (!text.trim().is_empty()).then(|| text.trim().to_owned())
 }
 

@@ -124,6 +124,8 @@ fn errors_are_seen_in_every_form_and_not_where_there_is_none() {
         // Ollama's own form is another shape and no error; progress is no error; an answer may have any other fields.
         r#"{"model":"m","message":{"role":"assistant","content":"a"},"done":false}"#,
         r#"{"message":"queued","type":"progress"}"#,
+        r#"{"message":"success","code":0}"#,
+        r#"{"error":0}"#,
         r#"{"choices":[{"delta":{"content":"error"}}],"message":"x","code":1,"detail":"x"}"#,
         r#"{"usage":{"completion_tokens":1},"message":"x","code":1}"#,
         r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#,

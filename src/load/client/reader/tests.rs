@@ -56,6 +56,9 @@ fn each_rule_decides_when_no_earlier_one_does() {
         (vec![TOKEN, "error: {\"code\":500}\n\n"], Complete, Outcome::InBandError),
         (vec!["{\n \"error\": {\n  \"message\": \"x\"\n }\n}\n"], Complete, Outcome::InBandError),
         (vec!["{\"error\":\"x\"}"], Complete, Outcome::InBandError),
+        (vec!["[{\"error\":{\"message\":\"x\"}}]"], Complete, Outcome::InBandError),
+        (vec!["[{\n  \"error\": {\"message\": \"x\"}\n}]\n"], Complete, Outcome::InBandError),
+        (vec![TOKEN, "[{\"error\":{}},{\"error\":\"x\"}]\n\n", FINISH], Complete, Outcome::InBandError),
         (vec!["{\"object\":\"error\"}"], Cut, Outcome::InBandError),
         (
             vec![TOKEN, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"abort\"}]}\n\n"],
