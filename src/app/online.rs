@@ -73,10 +73,9 @@ async fn found_elsewhere(
 ) -> anyhow::Result<Option<String>> {
     let name = &target.name;
     // What the common Python SDK appends to its base URL has no /v1.
-    let without_version = target.sdk_url().map(|(_, endpoint)| {
-        let elsewhere = Target { endpoint: Some(endpoint.to_owned()), ..target.clone() };
-        (elsewhere, format!("targets.{name}.endpoint = {endpoint:?}"))
-    });
+    let without_version = target
+        .as_sdk_target()
+        .map(|(elsewhere, endpoint)| (elsewhere, format!("targets.{name}.endpoint = {endpoint:?}")));
     let mut root = target.base_url.clone();
     root.set_path("");
     let without_prefix = (!target.base_url.path().trim_end_matches('/').is_empty()).then(|| {

@@ -27,13 +27,12 @@ impl Target {
         join(&self.base_url, if versioned { "/v1/models" } else { "/models" })
     }
 
-    /// Where a client made with the common Python SDK would post to, and the `endpoint` that says so; `None` when that is
-    /// where we post anyway.
+    /// This target as a client made with the common Python SDK would see it, and the `endpoint` that says so; `None` for an
+    /// API that the SDK does not know. It may post to the same URL.
     #[must_use]
-    pub fn sdk_url(&self) -> Option<(Url, &'static str)> {
+    pub fn as_sdk_target(&self) -> Option<(Self, &'static str)> {
         let endpoint = without_version(self.api)?;
-        let url = join(&self.base_url, endpoint);
-        (url != self.request_url()).then_some((url, endpoint))
+        Some((Self { endpoint: Some(endpoint.to_owned()), ..self.clone() }, endpoint))
     }
 }
 
@@ -106,8 +105,11 @@ mod tests {
 
     #[test]
     fn the_sdk_url_is_the_one_without_the_version() {
-        let (url, endpoint) = target("http://h/api").sdk_url().unwrap();
+        let (sdk, endpoint) = target("http://h/api").as_sdk_target().unwrap();
+        let url = sdk.request_url();
         assert_eq!((url.as_str(), endpoint), ("http://h/api/chat/completions", "/chat/completions"));
-        assert!(target("http://h/v1").sdk_url().is_none(), "there the two are the same");
+        let there = target("http://h/v1");
+        let (sdk, _) = there.as_sdk_target().unwrap();
+        assert_eq!(sdk.request_url(), there.request_url(), "there the two are the same");
     }
 }
