@@ -8,6 +8,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod domain;
+pub mod export;
 pub mod load;
 pub mod measure;
 pub mod sim;

@@ -2,6 +2,7 @@
 
 pub mod hdr;
 pub mod histogram;
+pub mod notable;
 pub mod recorder;
 pub mod sample;
 pub mod snapshot;

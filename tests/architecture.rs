@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Part, the parts it may use, the crates that it owns or shares.
-const PARTS: [(&str, &[&str], &[&str]); 10] = [
+const PARTS: [(&str, &[&str], &[&str]); 11] = [
     ("domain", &[], &[]),
     ("clock", &["domain"], &["rustix"]),
     ("config", &["domain"], &["config", "humantime", "serde", "serde_json", "strsim", "toml", "url", "yaml_rust2"]),
@@ -38,6 +38,7 @@ const PARTS: [(&str, &[&str], &[&str]); 10] = [
     ),
     ("measure", &["domain", "config"], &[]),
     ("watch", &["domain", "clock", "config"], &["reqwest", "serde_json", "strsim", "url"]),
+    ("export", &["domain", "config", "measure", "watch"], &[]),
     (
         "sim",
         // Not `load`: a misreading of SSE that client and gateway shared would cancel out.

@@ -13,7 +13,7 @@ use crate::config::environment::Environment;
 use crate::config::fault::Finding;
 use crate::config::origin::{KeyPath, Origin};
 use crate::config::read::Notes;
-use crate::config::sections::{Config, Target, Workload};
+use crate::config::sections::{Config, Log, Server, ShardOf, State, Target, Workload};
 
 use self::reader::{Checker, Named, Section};
 
@@ -70,6 +70,10 @@ pub(super) fn check(
         workloads: workloads.good,
         loads: loads.good,
         budget,
+        server: Server::default(),
+        state: State::default(),
+        log: Log::default(),
+        shard: ShardOf::default(),
     });
     let (effective, warnings) = checker.finish();
     Checked { config, effective, warnings }

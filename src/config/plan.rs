@@ -64,7 +64,7 @@ impl Plan {
     pub(super) fn fitting_rates(&self, budget: f64) -> Vec<(&str, f64)> {
         let factor = budget / self.output_tokens_per_day();
         let rates = self.loads.iter().filter_map(|load| match load.pace {
-            Pace::Rate(rate) => Some((load.name.as_str(), rounded_down(rate * factor))),
+            Pace::Rate(rate) => Some((load.name.as_str(), rounded_down(rate.per_second * factor))),
             Pace::Concurrency(_) => None,
         });
         rates.collect()
@@ -76,7 +76,7 @@ impl PlannedLoad {
     #[must_use]
     pub fn requests_per_day(&self) -> Option<f64> {
         match self.pace {
-            Pace::Rate(rate) => Some(rate * DAY_SECS),
+            Pace::Rate(rate) => Some(rate.per_second * DAY_SECS),
             Pace::Concurrency(_) => None,
         }
     }
@@ -136,14 +136,19 @@ fn rounded_down(rate: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::sections::Rate;
 
     fn planned(name: &str, pace: Pace) -> PlannedLoad {
         PlannedLoad { name: name.to_owned(), pace, output_tokens: 100 }
     }
 
+    fn rate(per_second: f64) -> Pace {
+        Pace::Rate(Rate::of(per_second))
+    }
+
     fn plan() -> Plan {
         let closed = Pace::Concurrency(std::num::NonZeroU32::MIN);
-        Plan { loads: vec![planned("canary", Pace::Rate(3.5)), planned("closed", closed)] }
+        Plan { loads: vec![planned("canary", rate(3.5)), planned("closed", closed)] }
     }
 
     #[test]
@@ -161,11 +166,11 @@ mod tests {
     fn the_rates_said_to_fit_do_fit() {
         for budget in [1.0, 999.0, 1e6, 2e7, 30_239_999.0] {
             let Plan { mut loads } = plan();
-            loads.push(planned("other", Pace::Rate(0.123)));
+            loads.push(planned("other", rate(0.123)));
             let mut plan = Plan { loads };
             let fitting: Vec<f64> = plan.fitting_rates(budget).into_iter().map(|(_, rate)| rate).collect();
             let open = plan.loads.iter_mut().filter(|load| matches!(load.pace, Pace::Rate(_)));
-            open.zip(fitting).for_each(|(load, rate)| load.pace = Pace::Rate(rate));
+            open.zip(fitting).for_each(|(load, per_second)| load.pace = rate(per_second));
             let tokens = plan.output_tokens_per_day();
             assert!(tokens <= budget && tokens > 0.98 * budget, "{budget}: {tokens}");
         }

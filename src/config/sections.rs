@@ -4,6 +4,7 @@
 //! filled in. A part takes the section it needs, never the whole [`Config`].
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::domain::api::Api;
+use crate::domain::slo::Slo;
 
 /// Everything that was configured.
 #[derive(Debug, Clone)]
@@ -23,6 +25,86 @@ pub struct Config {
     pub loads: BTreeMap<String, Load>,
     /// `[budget]`: what it may cost.
     pub budget: Budget,
+    /// `[server]`: metrics and API.
+    pub server: Server,
+    /// `[state]`: what survives a restart.
+    pub state: State,
+    /// `[log]`: what is logged, and how.
+    pub log: Log,
+    /// `shard`: which part of every load this daemon carries.
+    pub shard: ShardOf,
+}
+
+/// Where metrics and API are served, and to whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// The address that is listened on. Taken at the start only.
+    pub listen: SocketAddr,
+    /// What calls that change something have to carry; without one they are refused.
+    pub admin_token: Option<SecretSource>,
+    /// How fine the classic buckets of the latency histograms are. Taken at the start only.
+    pub buckets: Buckets,
+}
+
+/// The classic buckets of the latencies that people compare. Native histograms are as fine either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Buckets {
+    /// Growth 2^(1/8): a quantile to 1 %, some 450 series a load.
+    #[default]
+    Fine,
+    /// Powers of 2, some 60 series a load: for many loads, or beside native histograms.
+    Coarse,
+}
+
+/// What survives a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct State {
+    /// Where it is kept. `None`: nowhere; windows begin empty after a restart. Taken at the start only.
+    pub dir: Option<PathBuf>,
+}
+
+/// What is logged, and how. A flag on the command line wins over it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Log {
+    /// The least important messages that are logged.
+    pub level: LogLevel,
+    /// How they are written. Taken at the start only.
+    pub format: LogFormat,
+}
+
+/// How important a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogLevel {
+    /// An operator must act.
+    Error,
+    /// Worth a look.
+    Warn,
+    /// What the daemon does, a line now and then.
+    #[default]
+    Info,
+    /// What happens to single requests.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// How messages are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+/// One of several daemons that share every load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardOf {
+    /// Which, from 0; below `count`.
+    pub index: u32,
+    /// Of how many.
+    pub count: NonZeroU32,
 }
 
 /// One gateway, and how to talk to it.
@@ -127,17 +209,51 @@ pub struct Load {
     pub target: String,
     /// Name of the workload.
     pub workload: String,
-    /// Open or closed loop.
+    /// Open or closed loop, over all shards.
     pub pace: Pace,
+    /// The first so many requests enter no latency.
+    pub warmup_requests: u32,
+    /// What a good request keeps.
+    pub slo: Slo,
+    /// How long requests in flight may go on when the load ends.
+    pub grace: Duration,
 }
 
 /// A load has a rate or a concurrency, never both.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// Open loop: requests per second, positive and finite.
-    Rate(f64),
+    /// Open loop.
+    Rate(Rate),
     /// Closed loop: workers.
     Concurrency(NonZeroU32),
+}
+
+/// An open loop.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// Requests per second, positive and finite.
+    pub per_second: f64,
+    /// How the gaps between them vary.
+    pub arrival: ArrivalProcess,
+    /// So many may be under way, over all shards.
+    pub max_in_flight: NonZeroU32,
+    /// A request later than this is not sent.
+    pub late_cap: Duration,
+}
+
+/// How the gaps between arrivals vary.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum ArrivalProcess {
+    /// Not at all.
+    Constant,
+    /// Exponentially: independent users.
+    #[default]
+    Poisson,
+    /// Gamma.
+    Gamma {
+        /// Its shape: 1 is Poisson, larger is smoother, smaller comes in bursts.
+        burstiness: f64,
+    },
 }
 
 /// What the loads may cost together.
@@ -145,6 +261,55 @@ pub enum Pace {
 pub struct Budget {
     /// Output tokens a day over all loads; `None` is no limit.
     pub output_tokens_per_day: Option<NonZeroU64>,
+}
+
+impl Default for Server {
+    /// On this machine only, for nobody who wants to change something.
+    fn default() -> Self {
+        Self { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9877)), admin_token: None, buckets: Buckets::default() }
+    }
+}
+
+impl Default for ShardOf {
+    /// The only one.
+    fn default() -> Self {
+        Self { index: 0, count: NonZeroU32::MIN }
+    }
+}
+
+impl Rate {
+    /// How late a request may leave unless told: a tenth of a second is felt by nobody and is far above any lag of ours.
+    pub const LATE_CAP: Duration = Duration::from_millis(100);
+
+    /// The fewest requests that may be under way unless told.
+    const LEAST_IN_FLIGHT: f64 = 64.0;
+
+    /// So many seconds of the rate may be under way unless told: a gateway that takes longer has stalled.
+    const IN_FLIGHT_SECS: f64 = 10.0;
+
+    /// The cap unless told: 64, or ten seconds of the rate if that is more.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and the cast saturates")]
+    pub fn default_max_in_flight(per_second: f64) -> NonZeroU32 {
+        let cap = (per_second * Self::IN_FLIGHT_SECS).ceil().max(Self::LEAST_IN_FLIGHT);
+        NonZeroU32::new(cap as u32).unwrap_or(NonZeroU32::MAX)
+    }
+
+    /// A rate with everything else as it is unless told.
+    #[must_use]
+    pub fn of(per_second: f64) -> Self {
+        Self {
+            per_second,
+            arrival: ArrivalProcess::default(),
+            max_in_flight: Self::default_max_in_flight(per_second),
+            late_cap: Self::LATE_CAP,
+        }
+    }
+}
+
+impl Load {
+    /// How long requests may go on at the end unless told.
+    pub const GRACE: Duration = Duration::from_secs(30);
 }
 
 impl Default for Timeouts {

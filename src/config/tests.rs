@@ -1,7 +1,7 @@
 //! What has no place in a folder of small files: sizes, depths, absent files and the order of layers.
 
 use super::*;
-use crate::config::sections::Pace;
+use crate::config::sections::{Pace, Rate};
 use std::fs;
 use std::path::Path;
 
@@ -103,13 +103,13 @@ fn a_variable_beats_the_file_and_a_flag_beats_both() {
     let rate = |loaded: &Loaded| loaded.config.loads["l"].pace;
     let variable = [("STEADYLOAD__LOADS__L__RATE", "9")];
     let loaded = load_layers(MINIMAL, &variable, &[]).unwrap();
-    assert_eq!(rate(&loaded), Pace::Rate(9.0));
+    assert_eq!(rate(&loaded), Pace::Rate(Rate::of(9.0)));
     assert!(loaded.effective.to_string().contains("# environment STEADYLOAD__LOADS__L__RATE\n"));
     let loaded = load_layers(MINIMAL, &variable, &[("loads.l.rate", "2.5")]).unwrap();
-    assert_eq!(rate(&loaded), Pace::Rate(2.5));
+    assert_eq!(rate(&loaded), Pace::Rate(Rate::of(2.5)));
     assert!(loaded.effective.to_string().contains("# flag --set\n"));
     let loaded = load_layers(MINIMAL, &[], &[]).unwrap();
-    assert_eq!(rate(&loaded), Pace::Rate(2.0));
+    assert_eq!(rate(&loaded), Pace::Rate(Rate::of(2.0)));
     assert!(loaded.effective.to_string().contains(".toml:8\n"));
 }
 

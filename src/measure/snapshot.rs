@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::measure::notable::Requests;
 use crate::measure::recorder::Delta;
 use crate::measure::totals::Totals;
 use crate::measure::window::Windows;
@@ -20,13 +21,15 @@ use crate::measure::window::sub::SubWindow;
 /// All that has been counted of all loads.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    loads: Vec<Account>,
+    /// By load id. An id is given once: that of a load which was removed stays empty.
+    loads: Vec<Option<Account>>,
 }
 
 #[derive(Debug, Default)]
 struct Account {
     totals: Totals,
     windows: Windows,
+    requests: Arc<Requests>,
 }
 
 /// All loads at one instant.
@@ -34,67 +37,101 @@ struct Account {
 pub struct Snapshot {
     /// When it was taken, since the Unix epoch.
     pub taken_unix: Duration,
-    /// One entry per load id.
+    /// One entry per load, in the order of their ids.
     pub loads: Vec<LoadSnapshot>,
 }
 
 /// One load at one instant.
 #[derive(Debug, Clone)]
 pub struct LoadSnapshot {
+    /// Which.
+    pub id: usize,
     /// Counters and histograms since the start.
     pub totals: Totals,
     /// Its windows as of the last closed minute.
     pub windows: Arc<Gauges>,
+    /// Its slowest and its last failed requests.
+    pub requests: Arc<Requests>,
 }
 
 impl Ledger {
     /// A ledger with an account for each of so many loads, so that all series exist from the start.
     #[must_use]
     pub fn new(loads: usize) -> Self {
-        let mut ledger = Self::default();
-        ledger.loads.resize_with(loads, Account::default);
-        ledger
+        let accounts = std::iter::repeat_with(|| Some(Account::default()));
+        Self { loads: accounts.take(loads).collect() }
+    }
+
+    /// A new account, and its id.
+    pub fn open(&mut self) -> usize {
+        self.loads.push(Some(Account::default()));
+        self.loads.len() - 1
+    }
+
+    /// Forgets a load that was removed. What workers may still count of it is dropped.
+    pub fn remove(&mut self, load: usize) {
+        if let Some(account) = self.loads.get_mut(load) {
+            *account = None;
+        }
     }
 
     /// Adds what a worker counted.
     pub fn absorb(&mut self, delta: &Delta) {
-        for (load, theirs) in delta.loads().iter().enumerate() {
-            let account = self.account(load);
-            account.totals.merge(&theirs.totals);
-            account.windows.absorb(&theirs.tally);
+        for (account, theirs) in self.loads.iter_mut().zip(delta.loads()) {
+            if let Some(account) = account {
+                account.totals.merge(&theirs.totals);
+                account.windows.absorb(&theirs.tally);
+            }
         }
     }
 
-    /// Ends the open minute of a load: see [`Windows::close`]. The minute is for the log and the drift test.
-    pub fn close(&mut self, load: usize, minute_end: u64, covered: Duration, tainted: bool) -> Arc<SubWindow> {
-        self.account(load).windows.close(minute_end, covered, tainted)
+    /// Ends the open minute of a load: see [`Windows::close`]. The minute is for the log and the drift test. `None` for
+    /// a load that is not there.
+    pub fn close(&mut self, load: usize, minute_end: u64, covered: Duration, tainted: bool) -> Option<Arc<SubWindow>> {
+        Some(self.account(load)?.windows.close(minute_end, covered, tainted))
     }
 
     /// Puts back a minute that was saved before a restart, the oldest first.
     pub fn restore(&mut self, load: usize, minute: SubWindow) {
-        self.account(load).windows.push(Arc::new(minute));
+        if let Some(account) = self.account(load) {
+            account.windows.push(Arc::new(minute));
+        }
     }
 
-    /// The windows of a load; `None` for an id that was never seen.
+    /// Empties the windows of a load, when what it sends is no longer the same. Its counters go on.
+    pub fn reset_windows(&mut self, load: usize) {
+        if let Some(account) = self.account(load) {
+            account.windows = Windows::default();
+        }
+    }
+
+    /// The windows of a load; `None` for one that is not there.
     #[must_use]
     pub fn windows(&self, load: usize) -> Option<&Windows> {
-        self.loads.get(load).map(|account| &account.windows)
+        self.loads.get(load)?.as_ref().map(|account| &account.windows)
+    }
+
+    /// What has been counted of a load; `None` for one that is not there.
+    #[must_use]
+    pub fn totals(&self, load: usize) -> Option<&Totals> {
+        self.loads.get(load)?.as_ref().map(|account| &account.totals)
     }
 
     /// The picture of this instant.
     #[must_use]
     pub fn snapshot(&mut self, taken_unix: Duration) -> Arc<Snapshot> {
-        let loads = self.loads.iter_mut();
-        let loads =
-            loads.map(|account| LoadSnapshot { totals: account.totals.clone(), windows: account.windows.gauges() });
+        let there = self.loads.iter_mut().enumerate().filter_map(|(id, account)| Some((id, account.as_mut()?)));
+        let loads = there.map(|(id, account)| LoadSnapshot {
+            id,
+            totals: account.totals.clone(),
+            windows: account.windows.gauges(),
+            requests: Arc::clone(&account.requests),
+        });
         Arc::new(Snapshot { taken_unix, loads: loads.collect() })
     }
 
-    fn account(&mut self, load: usize) -> &mut Account {
-        if load >= self.loads.len() {
-            self.loads.resize_with(load + 1, Account::default);
-        }
-        &mut self.loads[load]
+    fn account(&mut self, load: usize) -> Option<&mut Account> {
+        self.loads.get_mut(load)?.as_mut()
     }
 }
 

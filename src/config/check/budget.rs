@@ -44,7 +44,10 @@ fn fits(checker: &mut Checker<'_>, entry: &Entry<'_>, tokens: u64, plan: &Plan) 
         return Some(());
     }
     let open = plan.loads.iter().filter_map(|load| match load.pace {
-        Pace::Rate(rate) => Some(format!("{}: {rate}/s * 86_400 s * {} tokens", load.name, load.output_tokens)),
+        Pace::Rate(rate) => {
+            let rate = rate.per_second;
+            Some(format!("{}: {rate}/s * 86_400 s * {} tokens", load.name, load.output_tokens))
+        }
         Pace::Concurrency(_) => None,
     });
     let sum: Vec<_> = open.collect();

@@ -7,7 +7,8 @@ use super::suggest::did_you_mean;
 use super::{Names, Sections, vocabulary};
 use crate::config::origin::{Literal, Origin};
 use crate::config::redact;
-use crate::config::sections::{Load, Pace, Workload};
+use crate::config::sections::{Load, Pace, Rate, Workload};
+use crate::domain::slo::Slo;
 
 /// Longest input and output. The largest context windows are a million tokens.
 const MAX_TOKENS: u64 = 1_000_000;
@@ -46,7 +47,14 @@ fn load(checker: &mut Checker<'_>, name: &str, section: &Section<'_>, names: &Na
     let workload = reference(checker, section, "workload", &names.workloads);
     let pace = pace(checker, section);
     checker.close(section, &vocabulary::LOAD);
-    Some(Load { target: target?, workload: workload?, pace: pace? })
+    Some(Load {
+        target: target?,
+        workload: workload?,
+        pace: pace?,
+        warmup_requests: 0,
+        slo: Slo::default(),
+        grace: Load::GRACE,
+    })
 }
 
 /// The load that was meant by one that no file has and that lacks a target or a workload.
@@ -101,7 +109,7 @@ fn pace(checker: &mut Checker<'_>, section: &Section<'_>) -> Option<Pace> {
     let rate = checker.entry(section, "rate");
     let concurrency = checker.entry(section, "concurrency");
     match (rate, concurrency) {
-        (Some(rate), None) => self::rate(checker, &rate).map(Pace::Rate),
+        (Some(rate), None) => self::rate(checker, &rate).map(Rate::of).map(Pace::Rate),
         (None, Some(concurrency)) => {
             nonzero(checker.whole(&concurrency, 1..=MAX_CONCURRENCY, 8)?).map(Pace::Concurrency)
         }

@@ -38,7 +38,7 @@ fn windows_are_shared_until_a_minute_closes() {
     ledger.absorb(&worker.take());
     let [first, second] = [0, 1].map(|second| ledger.snapshot(Duration::from_secs(second)));
     assert!(Arc::ptr_eq(&first.loads[0].windows, &second.loads[0].windows));
-    let minute = ledger.close(0, 120, Duration::from_secs(60), false);
+    let minute = ledger.close(0, 120, Duration::from_secs(60), false).unwrap();
     assert_eq!(minute.metric(Metric::Ttft).censored_high(), 1);
     let third = ledger.snapshot(Duration::from_secs(2));
     assert!(!Arc::ptr_eq(&first.loads[0].windows, &third.loads[0].windows));
@@ -47,9 +47,9 @@ fn windows_are_shared_until_a_minute_closes() {
 
 #[test]
 fn a_restored_minute_is_in_the_windows() {
-    let mut ledger = Ledger::new(0);
-    let minute = ledger.close(0, 120, Duration::from_secs(30), true);
-    let mut restarted = Ledger::default();
+    let mut ledger = Ledger::new(1);
+    let minute = ledger.close(0, 120, Duration::from_secs(30), true).unwrap();
+    let mut restarted = Ledger::new(1);
     restarted.restore(0, SubWindow::decode(&minute.encode()).unwrap());
     let snapshot = restarted.snapshot(Duration::ZERO);
     assert_eq!(snapshot.loads[0].windows.window(Length::Day).tainted_minutes, 1);

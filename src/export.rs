@@ -1,0 +1,3 @@
+//! What leaves the daemon: metrics, API and pages, made from one immutable picture.
+
+pub mod view;
