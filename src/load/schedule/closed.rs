@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::plan::Shard;
 use super::tally::Tally;
-use super::{Due, Warmup};
+use super::{Due, Event, Issue, Warmup};
 use crate::domain::arrival::Arrival;
 use crate::domain::outcome::Outcome;
 use crate::domain::shed::ShedReason;
@@ -69,15 +69,6 @@ pub enum Phase {
     Steady,
 }
 
-/// That a worker may send this request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Permit {
-    /// Who: to be given back with [`ClosedLoop::finished`].
-    pub worker: u32,
-    /// What. Planned for the instant at which the worker became free.
-    pub due: Due,
-}
-
 /// What a worker does after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
@@ -98,7 +89,7 @@ enum State {
     Absent,
     /// Free from `at` on; before that it rests or waits for its place in the ramp.
     Free { at: Instant },
-    /// Has a permit.
+    /// Sends.
     Running,
 }
 
@@ -124,6 +115,7 @@ pub struct ClosedLoop {
     /// When the ramp ends; `None` before it begins.
     ramp_end: Option<Instant>,
     paused: bool,
+    stopped: bool,
     sent: u64,
     warmup: Warmup,
     tally: Tally,
@@ -143,6 +135,7 @@ impl ClosedLoop {
             resting: BTreeSet::new(),
             ramp_end: None,
             paused: false,
+            stopped: false,
             sent: 0,
             warmup: Warmup { left: settings.warmup },
             tally: Tally::default(),
@@ -157,6 +150,43 @@ impl ClosedLoop {
             self.rested_at = Some(now);
             self.start(now);
         }
+    }
+
+    /// Takes in what happened and says what is to be done.
+    pub fn apply(&mut self, now: Instant, event: Event, mut out: impl FnMut(Issue)) {
+        match event {
+            Event::Due => {}
+            Event::Ended(end) => {
+                if let Next::Rests { .. } = self.finished(end.slot, end.at, end.outcome, end.duration) {
+                    out(Issue::Shed { reason: ShedReason::Backoff, count: 1 });
+                }
+            }
+            Event::Pause => self.pause(now),
+            Event::Resume => self.resume(now),
+            Event::WarmUp { count } => self.warmup.left = count,
+            Event::Concurrency { concurrency } => self.resize(now, concurrency),
+            // What it has instead of both is its workers.
+            Event::Replan(_) | Event::Cap { .. } => {}
+            Event::Stop => {
+                self.count_rests(now);
+                self.stopped = true;
+            }
+        }
+        while let Some(due) = self.permit(now) {
+            out(Issue::Send(due));
+        }
+    }
+
+    /// Whether it was stopped.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// The index of the next request.
+    #[must_use]
+    pub fn next_index(&self) -> u64 {
+        self.settings.first_index + self.settings.shard.position(self.sent)
     }
 
     /// Where the start stands.
@@ -178,24 +208,25 @@ impl ClosedLoop {
     /// When [`permit`](Self::permit) has one, if no request ends before.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {
-        self.free.first().filter(|_| !self.paused).map(|(at, _)| *at)
+        self.free.first().filter(|_| !self.paused && !self.stopped).map(|(at, _)| *at)
     }
 
-    /// The next permit, if a worker is free by `now`. To be called until there is none.
-    pub fn permit(&mut self, now: Instant) -> Option<Permit> {
-        self.free.first().filter(|(at, _)| !self.paused && *at <= now)?;
+    /// The next request, if a worker is free by `now`. To be called until there is none. Planned for the instant at which the
+    /// worker became free.
+    pub fn permit(&mut self, now: Instant) -> Option<Due> {
+        self.free.first().filter(|(at, _)| !self.paused && !self.stopped && *at <= now)?;
         let (planned_at, number) = self.free.pop_first()?;
         self.worker_mut(number)?.state = State::Running;
-        let index = self.settings.first_index + self.settings.shard.position(self.sent);
+        let index = self.next_index();
         self.sent += 1;
         self.tally.planned += 1;
         self.tally.sent += 1;
-        Some(Permit { worker: number, due: self.warmup.mark(Arrival { index, planned_at }) })
+        Some(self.warmup.mark(Arrival { index, planned_at }, number))
     }
 
     /// A worker's request ended, `duration` after it was sent. Says what the worker does next.
     ///
-    /// An end that no permit belongs to changes nothing.
+    /// An end that no request belongs to changes nothing.
     pub fn finished(&mut self, worker: u32, now: Instant, outcome: Outcome, duration: Duration) -> Next {
         self.count_rests(now);
         let (seed, size) = (self.settings.seed, self.size);
@@ -246,13 +277,13 @@ impl ClosedLoop {
         }
     }
 
-    /// No more permits until [`resume`](Self::resume).
+    /// Nothing more is sent until [`resume`](Self::resume).
     pub fn pause(&mut self, now: Instant) {
         self.count_rests(now);
         self.paused = true;
     }
 
-    /// Permits again. Workers that have become free meanwhile return one after the other.
+    /// Sends again. Workers that have become free meanwhile return one after the other.
     pub fn resume(&mut self, now: Instant) {
         self.count_rests(now);
         if !self.paused {

@@ -1,63 +1,20 @@
 //! The open loop as one state: its arrivals, its gate, and whether it is paused.
 //!
-//! `apply` gets what happened and when, changes the state, and says what is to be done; it does no I/O. [`super::pace`] runs
-//! it, and so may a worker that has events of its own to wait for.
+//! `apply` gets what happened and when, changes the state, and says what is to be done; it does no I/O.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Due;
 use super::gate::{Decision, Gate};
 use super::open::OpenLoop;
 use super::tally::Tally;
+use super::{Due, Event, Issue};
 use crate::domain::shed::ShedReason;
 
 /// While paused, arrivals are counted this often, not each at its instant: a pause may last for days.
 const PAUSED_STEP: Duration = Duration::from_secs(1);
-
-/// What happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// The instant of [`Dispatch::wake_at`] has come.
-    Due,
-    /// A request that was sent has ended.
-    Ended {
-        /// When its slot became free.
-        at: Instant,
-    },
-    /// Nothing more is sent; arrivals are shed as paused.
-    Pause,
-    /// From now on they are sent again.
-    Resume,
-    /// The next so many arrivals are warm-up.
-    WarmUp {
-        /// How many.
-        count: u64,
-    },
-    /// Another cap.
-    Resize {
-        /// The new one.
-        max_in_flight: NonZeroU32,
-    },
-    /// The end: what waits is shed, and nothing is planned any more.
-    Stop,
-}
-
-/// What is to be done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Issue {
-    /// Send this one now, and say when it has ended.
-    Send(Due),
-    /// Count these.
-    Shed {
-        /// Why.
-        reason: ShedReason,
-        /// How many, at least 1.
-        count: u64,
-    },
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -99,14 +56,20 @@ impl Dispatch {
     pub fn apply(&mut self, now: Instant, event: Event, mut out: impl FnMut(Issue)) {
         let Self { gate, tally, .. } = self;
         match event {
-            Event::Ended { at } => gate.ended(at, now, |due, decision| issue(tally, due, decision, &mut out)),
+            Event::Ended(end) => gate.ended(end.at, now, |due, decision| issue(tally, due, decision, &mut out)),
             Event::Due => self.advance(now, &mut out),
             Event::WarmUp { count } => self.open.warm_up(count),
-            Event::Resize { max_in_flight } => {
+            Event::Cap { max_in_flight } => {
                 gate.resize(max_in_flight, now, |due, decision| issue(tally, due, decision, &mut out));
             }
             Event::Pause => self.hold(now, ShedReason::Paused, State::Paused { count_at: now + PAUSED_STEP }, &mut out),
             Event::Stop => self.hold(now, ShedReason::Shutdown, State::Stopped, &mut out),
+            Event::Replan(plan) => {
+                self.advance(now, &mut out);
+                self.open.replan(&plan, now);
+            }
+            // It has no workers.
+            Event::Concurrency { .. } => {}
             Event::Resume => {
                 self.advance(now, &mut out);
                 if self.state != State::Stopped {
@@ -114,6 +77,18 @@ impl Dispatch {
                 }
             }
         }
+    }
+
+    /// Whether it was stopped.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.state == State::Stopped
+    }
+
+    /// No request with an index below this one will be sent any more.
+    #[must_use]
+    pub fn next_index(&self) -> u64 {
+        self.gate.first_waiting().unwrap_or_else(|| self.open.next_index())
     }
 
     /// What became of the arrivals so far.

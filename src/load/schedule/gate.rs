@@ -100,13 +100,21 @@ impl Gate {
         self.in_flight
     }
 
+    /// The index of the first arrival that waits.
+    #[must_use]
+    pub fn first_waiting(&self) -> Option<u64> {
+        self.waiting.front().map(|due| due.arrival.index)
+    }
+
     /// Arrivals that wait for a slot.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    fn is_full(&self) -> bool {
+    /// Whether as many are in flight as may be.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
         self.in_flight >= self.max_in_flight.get()
     }
 

@@ -10,14 +10,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::plan::{Arrivals, Plan};
+use super::plan::{Arrivals, Plan, Shard};
 use super::{Due, Warmup};
 use crate::domain::arrival::Arrival;
 
 /// The arrivals of a plan with instants and indices. `planned = handed out + skipped`.
+///
+/// Indices are dealt to the shards in turn, whichever arrivals of the plan a shard has: so they are consecutive for each
+/// shard, and prompts can be made ahead without knowing the plan.
 #[derive(Debug)]
 pub struct OpenLoop {
     arrivals: Arrivals,
+    shard: Shard,
     /// The plan's `t_0`.
     anchor: Instant,
     first_index: u64,
@@ -30,7 +34,13 @@ impl OpenLoop {
     /// after a restart, or with another rate, continues where its last index was, since no prompt is sent twice.
     #[must_use]
     pub fn new(plan: &Plan, start: Instant, first_index: u64) -> Self {
-        Self { arrivals: plan.arrivals(), anchor: start, first_index, warmup: Warmup::default(), planned: 0 }
+        let (arrivals, shard) = (plan.arrivals(), plan.shard());
+        Self { arrivals, shard, anchor: start, first_index, warmup: Warmup::default(), planned: 0 }
+    }
+
+    /// Another plan of the same shard from `now` on. Indices go on.
+    pub fn replan(&mut self, plan: &Plan, now: Instant) {
+        (self.arrivals, self.anchor) = (plan.arrivals(), now);
     }
 
     /// The next `count` arrivals that are handed out are marked as warm-up.
@@ -46,11 +56,16 @@ impl OpenLoop {
 
     /// Takes the next arrival, whose instant is [`next_at`](Self::next_at).
     pub fn hand_out(&mut self) -> Due {
-        let planned = self.arrivals.peek();
+        let (index, planned_at) = (self.next_index(), self.next_at());
         self.arrivals.next();
         self.planned += 1;
-        let index = self.first_index + planned.position;
-        self.warmup.mark(Arrival { index, planned_at: self.anchor + planned.offset })
+        self.warmup.mark(Arrival { index, planned_at }, 0)
+    }
+
+    /// The index of the next arrival.
+    #[must_use]
+    pub fn next_index(&self) -> u64 {
+        self.first_index + self.shard.position(self.planned)
     }
 
     /// Leaves out the arrivals that are later than `late_cap` and says how many: they are shed as late.

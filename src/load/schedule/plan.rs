@@ -141,7 +141,8 @@ impl Shard {
     }
 
     /// The position in the whole of the n-th thing of this shard, when they are dealt in turn.
-    pub(super) fn position(self, n: u64) -> u64 {
+    #[must_use]
+    pub fn position(self, n: u64) -> u64 {
         n * u64::from(self.count.get()) + u64::from(self.index)
     }
 }
@@ -161,6 +162,12 @@ impl Plan {
             }
             Spacing::Constant | Spacing::Poisson | Spacing::Gamma { .. } => Ok(Self { seed, rate, spacing, shard }),
         }
+    }
+
+    /// The shard that it is for.
+    #[must_use]
+    pub fn shard(&self) -> Shard {
+        self.shard
     }
 
     /// The arrivals from the start.

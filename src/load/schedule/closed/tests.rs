@@ -22,7 +22,7 @@ fn running(concurrency: u32) -> (ClosedLoop, Instant) {
     (closed, now)
 }
 
-fn permits(closed: &mut ClosedLoop, now: Instant) -> Vec<Permit> {
+fn permits(closed: &mut ClosedLoop, now: Instant) -> Vec<Due> {
     std::iter::from_fn(|| closed.permit(now)).collect()
 }
 
@@ -38,7 +38,7 @@ fn the_start_is_spread_after_the_connections() {
     assert_eq!(permits(&mut closed, at(19)).len(), 1);
     let last = closed.permit(at(25)).unwrap();
     // It should have left at its place in the ramp: what comes after is our lateness.
-    assert_eq!(last.due.arrival, Arrival { index: 2, planned_at: at(20) });
+    assert_eq!(last.arrival, Arrival { index: 2, planned_at: at(20) });
     assert_eq!((closed.phase(at(25)), closed.wake_at()), (Phase::Steady, None));
 }
 
@@ -57,7 +57,7 @@ fn a_worker_goes_on_when_its_request_has_ended() {
     assert_eq!(closed.permit(now), None);
     assert_eq!(closed.finished(1, now + SHORT, Outcome::Ok, SHORT), Next::AtOnce);
     let permit = closed.permit(now + SHORT).unwrap();
-    assert_eq!((permit.worker, permit.due.arrival.planned_at), (1, now + SHORT));
+    assert_eq!((permit.slot, permit.arrival.planned_at), (1, now + SHORT));
     // Neither a slow failure nor an end of our own making speaks against going on.
     assert_eq!(closed.finished(1, now + LONG, Outcome::TimeoutTotal, LONG), Next::AtOnce);
     assert_eq!(closed.finished(0, now + LONG, Outcome::Canceled, SHORT), Next::AtOnce);
@@ -74,7 +74,7 @@ fn fast_failures_rest_longer_and_longer_until_a_success() {
             assert!(until - now <= bound);
             *longest = (until - now).max(*longest);
             now = until;
-            assert_eq!(closed.permit(now).unwrap().due.arrival.planned_at, until);
+            assert_eq!(closed.permit(now).unwrap().arrival.planned_at, until);
         }
         assert_eq!(closed.finished(0, now, Outcome::Ok, LONG), Next::AtOnce);
         closed.permit(now).unwrap();
@@ -134,7 +134,7 @@ fn fewer_workers_let_those_that_run_end() {
     assert_eq!(closed.finished(0, now, Outcome::Ok, LONG), Next::AtOnce);
     // Back to three: the third is new, and starts as at the beginning.
     closed.resize(now, 3);
-    let workers: Vec<_> = permits(&mut closed, now).into_iter().map(|permit| permit.worker).collect();
+    let workers: Vec<_> = permits(&mut closed, now).into_iter().map(|permit| permit.slot).collect();
     assert_eq!(workers, [0, 2]);
     assert_eq!(closed.finished(3, now, Outcome::Ok, LONG), Next::Leaves);
 }
@@ -173,9 +173,9 @@ fn shards_split_workers_and_indices() {
         let (mut closed, now) = (ClosedLoop::new(settings), clock::now());
         closed.begin(now);
         let permits = permits(&mut closed, now + LONGEST_RAMP);
-        assert_eq!(permits.iter().filter(|permit| permit.due.warmup).count(), 1);
+        assert_eq!(permits.iter().filter(|permit| permit.warmup).count(), 1);
         workers.push(permits.len());
-        indices.extend(permits.into_iter().map(|permit| permit.due.arrival.index));
+        indices.extend(permits.into_iter().map(|permit| permit.arrival.index));
     }
     indices.sort_unstable();
     assert_eq!((workers, indices), (vec![3, 2, 2], (100..107).collect()));
@@ -204,8 +204,8 @@ fn whatever_happens_no_worker_is_lost_or_doubled() {
                 }
                 _ => {
                     for permit in permits(&mut closed, now) {
-                        assert!(permit.worker < closed.concurrency() && permit.due.arrival.planned_at <= now);
-                        assert!(running.insert(permit.worker), "worker {} has two permits", permit.worker);
+                        assert!(permit.slot < closed.concurrency() && permit.arrival.planned_at <= now);
+                        assert!(running.insert(permit.slot), "worker {} has two permits", permit.slot);
                     }
                 }
             }

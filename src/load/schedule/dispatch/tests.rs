@@ -5,6 +5,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::clock;
+use crate::domain::outcome::Outcome;
+use crate::load::schedule::End;
 use crate::load::schedule::plan::{Plan, Shard, Spacing};
 
 const LATE_CAP: Duration = Duration::from_millis(100);
@@ -14,12 +16,17 @@ fn dispatch(rate: f64, spacing: Spacing, max_in_flight: u32, start: Instant) -> 
     Dispatch::new(OpenLoop::new(&plan, start, 0), NonZeroU32::new(max_in_flight).unwrap(), LATE_CAP)
 }
 
+fn end_at(at: Instant) -> Event {
+    Event::Ended(End { slot: 0, at, outcome: Outcome::Ok, duration: Duration::ZERO })
+}
+
 /// Sent, and shed by reason.
 fn counted(dispatch: &mut Dispatch, now: Instant, event: Event) -> (u64, Vec<(ShedReason, u64)>) {
     let (mut sent, mut shed) = (0, Vec::new());
     dispatch.apply(now, event, |issue| match issue {
         Issue::Send(_) => sent += 1,
         Issue::Shed { reason, count } => shed.push((reason, count)),
+        Issue::Planned { .. } => unreachable!("the tally has it"),
     });
     (sent, shed)
 }
@@ -39,7 +46,7 @@ fn a_pause_counts_what_it_holds_back() {
     // Late or not: a stall within a pause is a pause.
     assert_eq!(counted(&mut dispatch, at(601_250), Event::Resume), (0, vec![(ShedReason::Paused, 6000)]));
     assert_eq!(dispatch.wake_at(), Some(at(601_300)));
-    assert_eq!(counted(&mut dispatch, at(601_260), Event::Ended { at: at(601_260) }), (0, vec![]));
+    assert_eq!(counted(&mut dispatch, at(601_260), end_at(at(601_260))), (0, vec![]));
     assert_eq!(counted(&mut dispatch, at(601_300), Event::Due), (1, vec![]));
 }
 
@@ -50,7 +57,7 @@ fn the_end_sheds_what_waits_and_plans_no_more() {
     let now = start + Duration::from_millis(35);
     assert_eq!(counted(&mut dispatch, now, Event::Stop), (1, vec![(ShedReason::Shutdown, 1); 3]));
     assert_eq!(dispatch.wake_at(), None);
-    for event in [Event::Due, Event::Resume, Event::Pause, Event::Ended { at: now }] {
+    for event in [Event::Due, Event::Resume, Event::Pause, end_at(now)] {
         assert_eq!(counted(&mut dispatch, now + Duration::from_secs(9), event), (0, vec![]));
     }
     assert_eq!((dispatch.wake_at(), dispatch.tally().planned), (None, 4));
@@ -72,10 +79,10 @@ fn nothing_is_lost_whatever_happens() {
                 0 => Event::Pause,
                 1..4 => Event::Resume,
                 4 => Event::WarmUp { count: rng.random_range(0..9) },
-                5 => Event::Resize { max_in_flight: NonZeroU32::new(rng.random_range(1..30)).unwrap() },
+                5 => Event::Cap { max_in_flight: NonZeroU32::new(rng.random_range(1..30)).unwrap() },
                 6..50 if ended < sent => {
                     ended += 1;
-                    Event::Ended { at: now - Duration::from_micros(rng.random_range(0..200)) }
+                    end_at(now - Duration::from_micros(rng.random_range(0..200)))
                 }
                 _ => Event::Due,
             };
@@ -85,6 +92,7 @@ fn nothing_is_lost_whatever_happens() {
                     assert!(now.saturating_duration_since(due.arrival.planned_at) <= LATE_CAP);
                 }
                 Issue::Shed { count, .. } => shed += count,
+                Issue::Planned { .. } => unreachable!("the tally has it"),
             });
             let (tally, gate) = (*dispatch.tally(), dispatch.gate());
             assert_eq!((tally.sent, tally.shed_total()), (sent, shed));

@@ -21,7 +21,7 @@ impl Bench {
 
     fn arrive(&mut self, planned: u64, now: u64) -> Decision {
         let arrival = Arrival { index: planned, planned_at: self.at(planned) };
-        self.gate.arrive(Due { arrival, warmup: false }, self.at(now))
+        self.gate.arrive(Due { arrival, warmup: false, slot: 0 }, self.at(now))
     }
 
     fn ended(&mut self, at: u64, now: u64) -> Vec<(u64, Decision)> {

@@ -23,6 +23,7 @@ fn arrivals_carry_their_instant_and_index() {
     let at = |millis, index, warmup| Due {
         arrival: Arrival { index, planned_at: start + Duration::from_millis(millis) },
         warmup,
+        slot: 0,
     };
     assert_eq!(due, [at(0, 500, true), at(100, 501, true), at(200, 502, false)]);
     assert_eq!((open.planned(), open.next_at()), (3, start + Duration::from_millis(300)));
