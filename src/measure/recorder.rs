@@ -20,7 +20,7 @@ use crate::domain::outcome::Outcome;
 use crate::domain::sample::{ItlBasis, Sample};
 use crate::domain::shed::ShedReason;
 use crate::domain::slo::Slo;
-use crate::domain::timeline::{Answer, Timeline};
+use crate::domain::timeline::{Answer, ConnectPhases, Timeline};
 use crate::measure::histogram::Place;
 use crate::measure::sample::{inter_chunk_latencies, inter_token_latencies, itl_basis, sample};
 use crate::measure::totals::{Quantity, Totals};
@@ -85,22 +85,39 @@ impl Recorder {
 
     /// The schedule planned a request: it is in flight until it is shed or ends.
     pub fn planned(&mut self, load: usize) {
+        self.planned_many(load, 1);
+    }
+
+    /// The schedule planned so many requests.
+    pub fn planned_many(&mut self, load: usize, count: u64) {
         let totals = &mut self.load(load).totals;
-        totals.planned += 1;
-        totals.in_flight += 1;
+        totals.planned += count;
+        totals.in_flight += i64::try_from(count).unwrap_or(i64::MAX);
     }
 
     /// A planned request was dropped unsent.
     ///
     /// One that found no slot within `late_cap` would have been slow: it is censored for TTFT and E2EL.
     pub fn shed(&mut self, load: usize, reason: ShedReason) {
+        self.shed_many(load, reason, 1);
+    }
+
+    /// So many planned requests were dropped unsent: see [`Recorder::shed`].
+    pub fn shed_many(&mut self, load: usize, reason: ShedReason, count: u64) {
         let load = self.load(load);
-        load.totals.in_flight -= 1;
-        load.totals.shed[reason as usize] += 1;
+        load.totals.in_flight -= i64::try_from(count).unwrap_or(i64::MAX);
+        load.totals.shed[reason as usize] += count;
         if reason == ShedReason::InflightCap {
-            load.tally.censor(Metric::Ttft);
-            load.tally.censor(Metric::E2el);
+            load.tally.censor(Metric::Ttft, count);
+            load.tally.censor(Metric::E2el, count);
         }
+    }
+
+    /// A connection was opened ahead of the request that will use it.
+    pub fn connected(&mut self, load: usize, phases: &ConnectPhases) {
+        let load = self.load(load);
+        load.totals.connections_opened += 1;
+        load.connect(phases);
     }
 
     /// A request ended, whatever its outcome. `slo`: the objectives of its load.
@@ -113,7 +130,9 @@ impl Recorder {
         }
         let sample = sample(timeline);
         load.totals.goodput_requests += u64::from(slo.is_met(&sample));
-        load.connect(timeline);
+        if let Some(phases) = &timeline.opened {
+            load.connect(phases);
+        }
         load.time(Quantity::ScheduleLag, sample.schedule_lag);
         if timeline.outcome.is_answered() {
             load.latencies(&sample);
@@ -170,8 +189,7 @@ impl LoadDelta {
     }
 
     /// The phases of a connection that was opened, however the request on it ended.
-    fn connect(&mut self, timeline: &Timeline) {
-        let Some(phases) = timeline.opened else { return };
+    fn connect(&mut self, phases: &ConnectPhases) {
         self.time(Quantity::ConnectDns, phases.dns);
         self.time(Quantity::ConnectTcp, phases.tcp);
         self.time(Quantity::ConnectTls, phases.tls);
@@ -230,7 +248,7 @@ impl LoadDelta {
         } else {
             return;
         };
-        metrics.iter().for_each(|metric| self.tally.censor(*metric));
+        metrics.iter().for_each(|metric| self.tally.censor(*metric, 1));
     }
 }
 

@@ -180,9 +180,9 @@ impl Tally {
         self.counts[metric as usize].record(latency, n);
     }
 
-    /// Counts a request that was too slow to have a value.
-    pub fn censor(&mut self, metric: Metric) {
-        self.censored_high[metric as usize] += 1;
+    /// Counts so many requests that were too slow to have a value.
+    pub fn censor(&mut self, metric: Metric, count: u64) {
+        self.censored_high[metric as usize] += count;
     }
 
     /// Adds all that the other one counted.

@@ -118,7 +118,7 @@ fn the_open_minute_is_not_in_a_window() {
 fn a_closed_minute_keeps_its_censored_requests_and_its_flag() {
     let mut windows = Windows::default();
     let mut slow = tally(Metric::Ttft, &[Duration::from_millis(10)]);
-    slow.censor(Metric::Ttft);
+    slow.censor(Metric::Ttft, 1);
     windows.absorb(&slow);
     windows.absorb(&slow);
     let minute = windows.close(START + 60, Duration::from_secs(42), true);
