@@ -3,3 +3,4 @@
 pub mod client;
 pub mod prompt;
 pub mod schedule;
+pub mod worker;

@@ -57,7 +57,7 @@ use crate::domain::api::Api;
 use crate::domain::arrival::Arrival;
 use crate::domain::outcome::Outcome;
 use crate::domain::prompt::Prompt;
-use crate::domain::timeline::{Answer, Timeline};
+use crate::domain::timeline::{Answer, ConnectPhases, Timeline};
 use crate::load::client::connection::Connection;
 use crate::load::client::dial::{Dial, DialError};
 use crate::load::client::exchange::{Exchange, Interrupt, Waiter};
@@ -210,6 +210,15 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Opens a connection for a later request; `None` when none came up, which that request will find out for itself.
+    pub async fn connect_ahead(&self) -> Option<ConnectPhases> {
+        let deadline = clock::now() + self.timeouts.connect;
+        let dialed = self.dialer.dial(deadline).await.ok()?;
+        let connection = Connection::over(dialed.stream).await.ok()?;
+        self.pool.put(connection, clock::now()).await;
+        Some(dialed.phases)
     }
 
     /// Opens a connection within `timeouts.connect`.

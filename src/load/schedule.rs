@@ -121,6 +121,14 @@ pub enum Schedule {
 }
 
 impl Schedule {
+    /// Sets it into time: the first arrival is now. To be called once, before it is run.
+    pub fn begin(&mut self, now: Instant) {
+        match self {
+            Self::Open(open) => open.begin(now),
+            Self::Closed(closed) => closed.begin(now),
+        }
+    }
+
     /// When something is to be done, if nothing happens before; `None` when only an event can bring that about.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {

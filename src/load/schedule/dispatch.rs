@@ -41,6 +41,11 @@ impl Dispatch {
         Self { open, gate, late_cap, state: State::Running, tally: Tally::default() }
     }
 
+    /// The plan's start is now, not the instant it was made with.
+    pub fn begin(&mut self, now: Instant) {
+        self.open.begin(now);
+    }
+
     /// When something is to be done, if nothing happens before; `None` when stopped.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {

@@ -38,6 +38,11 @@ impl OpenLoop {
         Self { arrivals, shard, anchor: start, first_index, warmup: Warmup::default(), planned: 0 }
     }
 
+    /// The plan's start is now, not the instant it was made with.
+    pub fn begin(&mut self, now: Instant) {
+        self.anchor = now;
+    }
+
     /// Another plan of the same shard from `now` on. Indices go on.
     pub fn replan(&mut self, plan: &Plan, now: Instant) {
         (self.arrivals, self.anchor) = (plan.arrivals(), now);

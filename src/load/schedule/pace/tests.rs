@@ -31,7 +31,7 @@ async fn paced<F: Future<Output = ()>>(
     let mut pacer = Pacer::simulated();
     let pacing = pace(dispatch, &mut pacer, &mut heard, |issue| match issue {
         Issue::Planned { count } => planned.set(planned.get() + count),
-        issue => issued.borrow_mut().push((clock::now() - start, issue)),
+        issue @ (Issue::Send(_) | Issue::Shed { .. }) => issued.borrow_mut().push((clock::now() - start, issue)),
     });
     // The sender is dropped with `then`, which ends the pacing.
     tokio::join!(pacing, then(events));
