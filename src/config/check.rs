@@ -22,6 +22,7 @@ mod budget;
 mod headers;
 mod loads;
 mod reader;
+mod secret;
 mod suggest;
 mod target;
 mod url;

@@ -1,11 +1,10 @@
-//! Extra request headers, and where secrets are.
+//! Extra request headers.
 
 use std::collections::BTreeMap;
 
 use super::reader::{Checker, Entry, Section};
-use super::vocabulary;
+use super::{secret, vocabulary};
 use crate::config::origin::{Literal, Origin};
-use crate::config::read::resolved;
 use crate::config::redact;
 use crate::config::sections::{HeaderSource, SecretSource};
 
@@ -99,8 +98,8 @@ fn elsewhere(checker: &mut Checker<'_>, entry: &Entry<'_>) -> Option<SecretSourc
     let section = checker.table(entry, &example)?;
     checker.close(&section, &vocabulary::HEADER);
     match (checker.entry(&section, "env"), checker.entry(&section, "file")) {
-        (Some(env), None) => variable(checker, &env),
-        (None, Some(file)) => secret_file(checker, &file),
+        (Some(env), None) => secret::variable(checker, &env, &secret::API_KEY),
+        (None, Some(file)) => secret::secret_file(checker, &file, &secret::API_KEY),
         (Some(_), Some(_)) => checker.wrong(entry, "has env and file, wants one of them", "remove one"),
         (None, None) if ["env", "file"].iter().any(|key| checker.is_misspelt(&section, &vocabulary::HEADER, key)) => {
             None
@@ -108,47 +107,6 @@ fn elsewhere(checker: &mut Checker<'_>, entry: &Entry<'_>) -> Option<SecretSourc
         (None, None) => {
             let help = format!("write `{}`", entry.written(&example));
             checker.wrong(entry, "is a table without env or file", help)
-        }
-    }
-}
-
-/// A secret in a variable. It is read, so that a missing one is found now and not at the first request.
-pub(super) fn variable(checker: &mut Checker<'_>, entry: &Entry<'_>) -> Option<SecretSource> {
-    if entry.as_text().is_some_and(redact::must_hide) {
-        let what = "is a key, wants the name of the variable that holds it (not shown here)";
-        let written = entry.written(&Literal::text("GATEWAY_API_KEY"));
-        return checker.wrong(entry, what, format!("put the key into a variable and write `{written}`"));
-    }
-    let name = checker.filled_text(entry, "GATEWAY_API_KEY")?;
-    let bare = name.trim_start_matches('$').trim_matches(['{', '}']);
-    if bare != name || name.contains(['=', '\0', ' ']) {
-        let bare = bare.split(['=', '\0', ' ']).next().unwrap_or_default();
-        let written = entry.written(&Literal::text(bare));
-        // What stands behind an equals sign may be the key itself.
-        return checker.wrong(entry, "wants the bare name of a variable", format!("write `{written}`"));
-    }
-    readable(checker, entry, SecretSource::Env(name.to_owned()), name)
-}
-
-/// A secret in a file.
-pub(super) fn secret_file(checker: &mut Checker<'_>, entry: &Entry<'_>) -> Option<SecretSource> {
-    let named = checker.filled_text(entry, "/run/secrets/gateway-key")?;
-    readable(checker, entry, SecretSource::File(resolved(named, &entry.origin)), named)
-}
-
-fn readable(checker: &mut Checker<'_>, entry: &Entry<'_>, source: SecretSource, named: &str) -> Option<SecretSource> {
-    match source.read(checker.environment) {
-        Ok(_) => {
-            checker.keep(entry, format!("\"{}\"", named.escape_default()));
-            Some(source)
-        }
-        Err(error) => {
-            let cause = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));
-            let help = match source {
-                SecretSource::Env(_) => "export it to this process, or remove this setting if the gateway wants no key",
-                SecretSource::File(_) => "name a file that holds the key and that this user may read",
-            };
-            checker.wrong(entry, format!("{error}{cause}"), help)
         }
     }
 }

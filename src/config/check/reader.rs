@@ -1,5 +1,7 @@
 //! Walking the tree: sections, their settings, what nobody knows, and what has been found so far.
 
+use std::sync::LazyLock;
+
 use config::{Map, Value, ValueKind};
 
 use super::suggest::did_you_mean;
@@ -14,6 +16,9 @@ use crate::config::redact;
 
 /// Longest name. It becomes a metric label and a part of a variable's name.
 const MAX_NAME: usize = 63;
+
+/// The table that is nowhere written.
+static NO_SETTINGS: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 /// One table of settings.
 pub(super) struct Section<'t> {
@@ -196,6 +201,16 @@ impl<'a> Checker<'a> {
         }
         let help = format!("write `{}`", entry.written(example));
         self.wrong(entry, format!("is {}, wants a table", described(&entry.value.kind)), help)
+    }
+
+    /// The table of this key, or one without any setting when the key is not there. `example` is what one looks like.
+    pub(super) fn inner<'t>(&mut self, section: &Section<'t>, key: &str, example: &Literal) -> Option<Section<'t>> {
+        match self.entry(section, key) {
+            Some(entry) => self.table(&entry, example),
+            None => {
+                Some(Section { path: section.path.child(key), origin: section.origin.clone(), table: &NO_SETTINGS })
+            }
+        }
     }
 
     /// The names of the sections of a kind, with or without faults inside. A key pasted as a name is none: these are

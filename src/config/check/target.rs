@@ -6,11 +6,12 @@ use config::ValueKind;
 use url::Url;
 
 use super::reader::{Checker, Entry, Section};
-use super::{body, headers, url as urls, vocabulary};
+use super::value::WAIT;
+use super::{body, headers, secret, url as urls, vocabulary};
 use crate::config::fault::Finding;
 use crate::config::origin::Literal;
 use crate::config::read::resolved;
-use crate::config::sections::{MaxTokensField, SecretSource, SendFields, Target, Timeouts};
+use crate::config::sections::{MaxTokensField, SendFields, Target, Timeouts};
 use crate::domain::api::Api;
 
 /// Longest file of certificate authorities; a system's whole bundle has 0.3 MB.
@@ -22,7 +23,7 @@ pub(super) fn target(checker: &mut Checker<'_>, name: &str, section: &Section<'_
     let model = checker.entry(section, "model").map(|entry| model(checker, &entry));
     let api = api(checker, section);
     let endpoint = endpoint(checker, section, api);
-    let key = api_key(checker, section);
+    let key = secret::secret(checker, section, &secret::API_KEY);
     let has_key = section.table.contains_key("api_key_env") || section.table.contains_key("api_key_file");
     let timeouts = timeouts(checker, section);
     let send = send(checker, section);
@@ -60,11 +61,7 @@ fn model(checker: &mut Checker<'_>, entry: &Entry<'_>) -> Option<String> {
 }
 
 fn api(checker: &mut Checker<'_>, section: &Section<'_>) -> Option<Api> {
-    let Some(entry) = checker.entry(section, "api") else {
-        checker.keep_default(section, "api", format!("\"{}\"", Api::OpenAiChat));
-        return Some(Api::OpenAiChat);
-    };
-    checker.choice(&entry, &Api::ALL.map(|api| (api.name(), api)))
+    checker.choice_or(section, "api", &Api::ALL.map(|api| (api.name(), api)), Api::OpenAiChat)
 }
 
 fn endpoint(checker: &mut Checker<'_>, section: &Section<'_>, api: Option<Api>) -> Option<Option<String>> {
@@ -79,30 +76,13 @@ fn endpoint(checker: &mut Checker<'_>, section: &Section<'_>, api: Option<Api>) 
     }
 }
 
-fn api_key(checker: &mut Checker<'_>, section: &Section<'_>) -> Option<Option<SecretSource>> {
-    match (checker.entry(section, "api_key_env"), checker.entry(section, "api_key_file")) {
-        (None, None) => Some(None),
-        (Some(env), None) => headers::variable(checker, &env).map(Some),
-        (None, Some(file)) => headers::secret_file(checker, &file).map(Some),
-        (Some(env), Some(file)) => {
-            let (first, second) = if env.origin <= file.origin { (env, file) } else { (file, env) };
-            let what = format!("stands beside {} ({}), wants one of them", first.path.last(), first.origin);
-            checker.wrong(&second, what, "remove one of the two")
-        }
-    }
-}
-
 fn timeouts(checker: &mut Checker<'_>, target: &Section<'_>) -> Option<Timeouts> {
     let default = Timeouts::default();
-    let empty = config::Map::new();
-    let section = match checker.entry(target, "timeouts") {
-        Some(entry) => checker.table(&entry, &Literal::table("total", Literal::text("2m")))?,
-        None => Section { path: target.path.child("timeouts"), origin: target.origin.clone(), table: &empty },
-    };
-    let connect = checker.duration_or(&section, "connect", default.connect);
-    let first_token = checker.duration_or(&section, "first_token", default.first_token);
-    let idle = checker.duration_or(&section, "idle", default.idle);
-    let total = checker.duration_or(&section, "total", default.total);
+    let section = checker.inner(target, "timeouts", &Literal::table("total", Literal::text("2m")))?;
+    let connect = checker.duration_or(&section, "connect", default.connect, &WAIT);
+    let first_token = checker.duration_or(&section, "first_token", default.first_token, &WAIT);
+    let idle = checker.duration_or(&section, "idle", default.idle, &WAIT);
+    let total = checker.duration_or(&section, "total", default.total, &WAIT);
     checker.close(&section, &vocabulary::TIMEOUTS);
     let timeouts = Timeouts { connect: connect?, first_token: first_token?, idle: idle?, total: total? };
     if timeouts.total >= timeouts.first_token {
@@ -126,11 +106,7 @@ fn timeouts(checker: &mut Checker<'_>, target: &Section<'_>) -> Option<Timeouts>
 
 fn send(checker: &mut Checker<'_>, target: &Section<'_>) -> Option<SendFields> {
     let default = SendFields::default();
-    let empty = config::Map::new();
-    let section = match checker.entry(target, "send") {
-        Some(entry) => checker.table(&entry, &Literal::table("ignore_eos", Literal::bare("true")))?,
-        None => Section { path: target.path.child("send"), origin: target.origin.clone(), table: &empty },
-    };
+    let section = checker.inner(target, "send", &Literal::table("ignore_eos", Literal::bare("true")))?;
     let ignore_eos = checker.truth_or(&section, "ignore_eos", default.ignore_eos);
     let min_tokens = checker.truth_or(&section, "min_tokens", default.min_tokens);
     let temperature = temperature(checker, &section, default.temperature);
@@ -138,17 +114,8 @@ fn send(checker: &mut Checker<'_>, target: &Section<'_>) -> Option<SendFields> {
     // Who switches off the one has switched off the other.
     let continuous = default.continuous_usage_stats && include_usage != Some(false);
     let continuous_usage_stats = checker.truth_or(&section, "continuous_usage_stats", continuous);
-    let max_tokens_field = match checker.entry(&section, "max_tokens_field") {
-        Some(entry) => {
-            let fields = [MaxTokensField::MaxTokens, MaxTokensField::MaxCompletionTokens];
-            checker.choice(&entry, &fields.map(|field| (field.name(), field)))
-        }
-        None => {
-            let field = default.max_tokens_field;
-            checker.keep_default(&section, "max_tokens_field", format!("\"{}\"", field.name()));
-            Some(field)
-        }
-    };
+    let fields = [MaxTokensField::MaxTokens, MaxTokensField::MaxCompletionTokens].map(|field| (field.name(), field));
+    let max_tokens_field = checker.choice_or(&section, "max_tokens_field", &fields, default.max_tokens_field);
     checker.close(&section, &vocabulary::SEND);
     if include_usage == Some(false) && continuous_usage_stats == Some(true) {
         let entry = checker.entry(&section, "continuous_usage_stats")?;

@@ -14,8 +14,9 @@ use crate::config::origin::Literal;
 use crate::config::plan::grouped;
 use crate::config::redact;
 
-/// Longest time anything may be waited for. A day is longer than any request; more is a slip of the unit.
-const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long anything may be waited for. A day is longer than any request; more is a slip of the unit, and nothing is in
+/// time when there is none.
+pub(super) const WAIT: RangeInclusive<Duration> = Duration::from_nanos(1)..=Duration::from_secs(24 * 60 * 60);
 
 impl Checker<'_> {
     /// A text. `example` is what one looks like.
@@ -124,19 +125,31 @@ impl Checker<'_> {
         self.wrong_type(&entry, "true or false", &Literal::bare(meant))
     }
 
-    /// A duration such as "5s", or the default.
-    pub(super) fn duration_or(&mut self, section: &Section<'_>, key: &str, default: Duration) -> Option<Duration> {
-        let shown = |duration| format!("\"{}\"", humantime::format_duration(duration));
-        let Some(entry) = self.entry(section, key) else {
-            self.keep_default(section, key, shown(default));
-            return Some(default);
-        };
-        let duration = self.duration(&entry, default)?;
-        self.keep(&entry, shown(duration));
-        Some(duration)
+    /// A duration such as "5s" within the range, or the default.
+    pub(super) fn duration_or(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        default: Duration,
+        range: &RangeInclusive<Duration>,
+    ) -> Option<Duration> {
+        match self.entry(section, key) {
+            Some(entry) => self.duration(&entry, default, range),
+            None => {
+                self.keep_default(section, key, shown(default));
+                Some(default)
+            }
+        }
     }
 
-    fn duration(&mut self, entry: &Entry<'_>, example: Duration) -> Option<Duration> {
+    /// A duration such as "5s" within the range. A range that leaves out anything but zero at its lower end is not
+    /// foreseen.
+    pub(super) fn duration(
+        &mut self,
+        entry: &Entry<'_>,
+        example: Duration,
+        range: &RangeInclusive<Duration>,
+    ) -> Option<Duration> {
         let wants = "a duration with its unit";
         let example = Literal::Text(humantime::format_duration(example).to_string());
         let Some(text) = entry.as_text() else {
@@ -145,11 +158,17 @@ impl Checker<'_> {
         };
         let help = |literal: &Literal| format!("write `{}`", entry.written(literal));
         match humantime::parse_duration(text) {
-            Ok(Duration::ZERO) => self.wrong(entry, "is zero: nothing would ever be in time", help(&example)),
-            Ok(duration) if duration > MAX_DURATION => {
-                self.wrong(entry, format!("is {}, wants 24h or less", redact::quoted(text)), help(&example))
+            Ok(duration) if duration < *range.start() => {
+                self.wrong(entry, "is zero: nothing would ever be in time", help(&example))
             }
-            Ok(duration) => Some(duration),
+            Ok(duration) if duration > *range.end() => {
+                let what = format!("is {}, wants {} or less", redact::quoted(text), limit(*range.end()));
+                self.wrong(entry, what, help(&example))
+            }
+            Ok(duration) => {
+                self.keep(entry, shown(duration));
+                Some(duration)
+            }
             Err(_) => {
                 let seconds = text.trim().parse::<u32>().ok().map(|seconds| Literal::Text(format!("{seconds}s")));
                 self.wrong_type(entry, wants, seconds.as_ref().unwrap_or(&example))
@@ -157,8 +176,24 @@ impl Checker<'_> {
         }
     }
 
+    /// One of a few words, or the default, which is one of them.
+    pub(super) fn choice_or<T: Copy + PartialEq>(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        options: &[(&'static str, T)],
+        default: T,
+    ) -> Option<T> {
+        if let Some(entry) = self.entry(section, key) {
+            return self.choice(&entry, options);
+        }
+        let name = options.iter().find(|(_, value)| *value == default).map_or("", |(name, _)| *name);
+        self.keep_default(section, key, format!("\"{name}\""));
+        Some(default)
+    }
+
     /// One of a few words.
-    pub(super) fn choice<T: Copy>(&mut self, entry: &Entry<'_>, options: &[(&'static str, T)]) -> Option<T> {
+    fn choice<T: Copy>(&mut self, entry: &Entry<'_>, options: &[(&'static str, T)]) -> Option<T> {
         let names: Vec<_> = options.iter().map(|(name, _)| *name).collect();
         let text = self.text(entry, names.first().copied().unwrap_or_default())?;
         if let Some((name, value)) = options.iter().find(|(name, _)| *name == text) {
@@ -171,6 +206,19 @@ impl Checker<'_> {
             format!("did you mean `{written}`?")
         });
         self.wrong(entry, what, help)
+    }
+}
+
+/// A duration as `--print` has it.
+fn shown(duration: Duration) -> String {
+    format!("\"{}\"", humantime::format_duration(duration))
+}
+
+/// The end of a range, in hours where it is some: humantime would call 24 hours a day.
+fn limit(duration: Duration) -> String {
+    match duration.as_secs() {
+        secs if secs >= 3600 && secs.is_multiple_of(3600) => format!("{}h", secs / 3600),
+        _ => humantime::format_duration(duration).to_string(),
     }
 }
 
