@@ -1,11 +1,13 @@
 //! What the loads will ask for in a day, before any of it is sent.
 //!
-//! Only open loops can be planned: a closed loop goes as fast as the gateway answers.
+//! Only open loops can be planned: a closed loop goes as fast as the gateway answers. The plan is that of all shards
+//! together, since the budget is for all of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU32;
 
-use crate::config::sections::{Config, Load, Pace, Workload};
+use crate::config::sections::{Config, Load, Pace, ShardOf, Workload};
 
 /// Seconds in a day.
 const DAY_SECS: f64 = 86_400.0;
@@ -15,6 +17,8 @@ const DAY_SECS: f64 = 86_400.0;
 pub struct Plan {
     /// One line a load, by name.
     pub loads: Vec<PlannedLoad>,
+    /// Which part of it this daemon carries.
+    pub shard: ShardOf,
 }
 
 /// The plan of one load.
@@ -32,10 +36,11 @@ impl Plan {
     /// The plan of a checked configuration.
     #[must_use]
     pub fn of(config: &Config) -> Self {
-        Self::of_loads(config.loads.iter().map(|(name, load)| (name.as_str(), load)), &config.workloads)
+        let loads = config.loads.iter().map(|(name, load)| (name.as_str(), load));
+        Self { shard: config.shard, ..Self::of_loads(loads, &config.workloads) }
     }
 
-    /// The plan of these loads. One without its workload is left out: it is refused elsewhere.
+    /// The plan of these loads for one daemon. A load without its workload is left out: it is refused elsewhere.
     pub(super) fn of_loads<'a>(
         loads: impl Iterator<Item = (&'a str, &'a Load)>,
         workloads: &BTreeMap<String, Workload>,
@@ -44,7 +49,7 @@ impl Plan {
             let output_tokens = workloads.get(&load.workload)?.output_tokens.get();
             Some(PlannedLoad { name: name.to_owned(), pace: load.pace, output_tokens })
         });
-        Self { loads: loads.collect() }
+        Self { loads: loads.collect(), shard: ShardOf::default() }
     }
 
     /// Output tokens a day over all open loops: the sum of `rate * 86400 * output_tokens`.
@@ -88,7 +93,7 @@ impl PlannedLoad {
     }
 }
 
-/// A table: requests and output tokens a day, load by load, and their sum.
+/// A table: requests and output tokens a day, load by load, and their sum; with several shards, what this one has of it.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.loads.iter().map(|load| load.name.len());
@@ -106,7 +111,18 @@ impl fmt::Display for Plan {
             }
         }
         let (requests, tokens) = (self.requests_per_day(), self.output_tokens_per_day());
-        write!(f, "{:width$}  {:>15}  {:>19}", "total", grouped(requests), grouped(tokens))
+        write!(f, "{:width$}  {:>15}  {:>19}", "total", grouped(requests), grouped(tokens))?;
+        let ShardOf { index, count } = self.shard;
+        if count == NonZeroU32::MIN {
+            return Ok(());
+        }
+        write!(f, "\nover all {count} shards; this is the one with index {index}")?;
+        if requests > 0.0 {
+            // A shard's part is random for random arrivals, so this is what it has on average.
+            let part = |sum: f64| grouped(sum / f64::from(count.get()));
+            write!(f, ", which sends some {} requests and {} output tokens of it", part(requests), part(tokens))?;
+        }
+        Ok(())
     }
 }
 
@@ -147,8 +163,8 @@ mod tests {
     }
 
     fn plan() -> Plan {
-        let closed = Pace::Concurrency(std::num::NonZeroU32::MIN);
-        Plan { loads: vec![planned("canary", rate(3.5)), planned("closed", closed)] }
+        let closed = Pace::Concurrency(NonZeroU32::MIN);
+        Plan { loads: vec![planned("canary", rate(3.5)), planned("closed", closed)], shard: ShardOf::default() }
     }
 
     #[test]
@@ -163,11 +179,22 @@ mod tests {
     }
 
     #[test]
+    fn the_plan_of_a_shard_is_that_of_all_and_says_what_this_one_has_of_it() {
+        let shard = ShardOf { index: 3, count: NonZeroU32::new(4).unwrap() };
+        let whole = plan();
+        let sharded = Plan { shard, ..plan() };
+        let want = "\nover all 4 shards; this is the one with index 3, which sends some 75_600 requests and 7_560_000 \
+                    output tokens of it";
+        assert_eq!(sharded.to_string(), format!("{whole}{want}"));
+        let closed = Plan { loads: whole.loads.into_iter().skip(1).collect(), shard };
+        assert!(closed.to_string().ends_with("\nover all 4 shards; this is the one with index 3"), "{closed}");
+    }
+
+    #[test]
     fn the_rates_said_to_fit_do_fit() {
         for budget in [1.0, 999.0, 1e6, 2e7, 30_239_999.0] {
-            let Plan { mut loads } = plan();
-            loads.push(planned("other", rate(0.123)));
-            let mut plan = Plan { loads };
+            let mut plan = plan();
+            plan.loads.push(planned("other", rate(0.123)));
             let fitting: Vec<f64> = plan.fitting_rates(budget).into_iter().map(|(_, rate)| rate).collect();
             let open = plan.loads.iter_mut().filter(|load| matches!(load.pace, Pace::Rate(_)));
             open.zip(fitting).for_each(|(load, per_second)| load.pace = rate(per_second));
