@@ -20,7 +20,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, panic};
 
+use steadyload::config::sections::Load;
 use steadyload::config::{self, Environment, LoadRequest, Loaded};
+use steadyload::domain::slo::Slo;
 
 const BAD: &str = "tests/config/bad";
 const GOOD: &str = "tests/config/good";
@@ -150,7 +152,8 @@ fn the_example_passes_without_a_warning_and_is_complete() {
 fn the_example_documents_the_defaults() {
     let bare = scratch(
         "bare.toml",
-        b"targets.staging = { base_url = 'http://127.0.0.1:9878', model = 'sim-7b' }\nworkloads.chat = {}\n",
+        b"targets.staging = { base_url = 'http://127.0.0.1:9878', model = 'sim-7b' }\nworkloads.chat = {}\n\
+          loads.canary = { target = 'staging', workload = 'chat', rate = 2 }\n",
     );
     let bare = Case { files: vec![bare], ..Case::default() }.load().unwrap().config;
     let full = example().load().unwrap().config;
@@ -159,6 +162,12 @@ fn the_example_documents_the_defaults() {
     assert_eq!(bare_target.send, full_target.send);
     assert_eq!(bare_target.api, full_target.api);
     assert_eq!(bare.workloads, full.workloads);
+    // The example has objectives, so that it shows what they look like.
+    let without_slo = |load: &Load| Load { slo: Slo::default(), ..load.clone() };
+    assert_eq!(bare.loads["canary"].slo, Slo::default());
+    assert_eq!(bare.loads["canary"], without_slo(&full.loads["canary"]));
+    assert_eq!((bare.server, bare.state), (full.server, full.state));
+    assert_eq!((bare.log, bare.shard), (full.log, full.shard));
 }
 
 fn scratch(name: &str, bytes: &[u8]) -> PathBuf {
@@ -270,6 +279,24 @@ fn a_key_in_the_environment_or_in_a_flag_is_never_shown() {
         "targets.sk-planted0123456789.model",
         "loads.canary.rate",
         "loads.canary.target",
+        "loads.canary.arrival",
+        "loads.canary.burstiness",
+        "loads.canary.max_in_flight",
+        "loads.canary.slo",
+        "loads.canary.slo.ttft",
+        "loads.canary.grace",
+        "server",
+        "server.listen",
+        "server.admin_token",
+        "server.admin_token_env",
+        "server.admin_token_file",
+        "server.buckets",
+        "server.web_config",
+        "state.dir",
+        "log.level",
+        "log.format",
+        "shard",
+        "shard.index",
         "loads.canary.sk-planted0123456789",
         "workloads.chat.seed",
         "sk-planted0123456789",
@@ -288,10 +315,15 @@ fn a_key_in_the_environment_or_in_a_flag_is_never_shown() {
 #[test]
 fn a_key_that_is_read_from_where_it_belongs_is_not_shown() {
     let key = scratch("key", format!("{PLANTED}\n").as_bytes());
-    for (setting, value) in [("api_key_env", "GATEWAY_API_KEY"), ("api_key_file", key.to_str().unwrap())] {
+    for (setting, value) in [
+        ("targets.staging.api_key_env", "GATEWAY_API_KEY"),
+        ("targets.staging.api_key_file", key.to_str().unwrap()),
+        ("server.admin_token_env", "GATEWAY_API_KEY"),
+        ("server.admin_token_file", key.to_str().unwrap()),
+    ] {
         let case = Case {
             env: vec![("GATEWAY_API_KEY".to_owned(), PLANTED.to_owned())],
-            flags: vec![(format!("targets.staging.{setting}"), value.to_owned())],
+            flags: vec![(setting.to_owned(), value.to_owned())],
             ..example()
         };
         assert!(case.load().is_ok());

@@ -13,16 +13,19 @@ use crate::config::environment::Environment;
 use crate::config::fault::Finding;
 use crate::config::origin::{KeyPath, Origin};
 use crate::config::read::Notes;
-use crate::config::sections::{Config, Log, Server, ShardOf, State, Target, Workload};
+use crate::config::sections::{Config, Target, Workload};
 
 use self::reader::{Checker, Named, Section};
 
 mod body;
 mod budget;
+mod daemon;
 mod headers;
 mod loads;
+mod pace;
 mod reader;
 mod secret;
+mod server;
 mod suggest;
 mod target;
 mod url;
@@ -57,6 +60,10 @@ pub(super) fn check(
     let workloads = workloads(&mut checker, &root);
     let loads = loads::loads(&mut checker, &root, &names);
     let budget = budget::budget(&mut checker, &root, &loads.good, &workloads.good);
+    let server = server::server(&mut checker, &root);
+    let state = daemon::state(&mut checker, &root);
+    let log = daemon::log(&mut checker, &root);
+    let shard = daemon::shard(&mut checker, &root, &loads.good);
     checker.close(&root, &vocabulary::ROOT);
     if names.targets.is_empty() && !tree.contains_key("targets") {
         let help = "add [targets.NAME] with base_url and model";
@@ -66,16 +73,19 @@ pub(super) fn check(
         let finding = Finding::at(whole, &root.path.child("loads"), "there is no load, so nothing will be sent", "");
         checker.warn(finding.with_help("add [loads.NAME] with target, workload and rate"));
     }
-    let config = budget.filter(|_| targets.whole && workloads.whole && loads.whole).map(|budget| Config {
-        targets: targets.good,
-        workloads: workloads.good,
-        loads: loads.good,
-        budget,
-        server: Server::default(),
-        state: State::default(),
-        log: Log::default(),
-        shard: ShardOf::default(),
-    });
+    let config = || {
+        Some(Config {
+            targets: targets.all()?,
+            workloads: workloads.all()?,
+            loads: loads.all()?,
+            budget: budget?,
+            server: server?,
+            state: state?,
+            log: log?,
+            shard: shard?,
+        })
+    };
+    let config = config();
     let (effective, warnings) = checker.finish();
     Checked { config, effective, warnings }
 }
@@ -112,6 +122,11 @@ impl<T> Sections<T> {
             }
         }
         Self { good, whole }
+    }
+
+    /// All of them, if none has a fault.
+    fn all(self) -> Option<BTreeMap<String, T>> {
+        self.whole.then_some(self.good)
     }
 }
 

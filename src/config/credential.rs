@@ -19,26 +19,28 @@ const MAX_SECRET_BYTES: u64 = 64 * 1024;
 /// Why a secret could not be read. No variant holds it, and none shows it.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
-    /// The variable named by `api_key_env` or a header's `env` does not exist. Export it to this process.
+    /// The variable named by `api_key_env`, `admin_token_env` or a header's `env` does not exist. Export it to this
+    /// process.
     #[error("environment variable {} is not set", redact::plain(.name))]
     Unset {
         /// The variable.
         name: String,
     },
-    /// The variable named by `api_key_env` or a header's `env` is set to nothing, as an undefined variable in a
-    /// compose file or manifest is.
+    /// The variable named by `api_key_env`, `admin_token_env` or a header's `env` is set to nothing, as an
+    /// undefined variable in a compose file or manifest is.
     #[error("environment variable {} is empty", redact::plain(.name))]
     Empty {
         /// The variable.
         name: String,
     },
-    /// The variable named by `api_key_env` or a header's `env` holds bytes that are not UTF-8.
+    /// The variable named by `api_key_env`, `admin_token_env` or a header's `env` holds bytes that are not UTF-8.
     #[error("environment variable {} is not UTF-8 text", redact::plain(.name))]
     NotText {
         /// The variable.
         name: String,
     },
-    /// The file named by `api_key_file` or a header's `file` cannot be read: missing, a directory, or not ours.
+    /// The file named by `api_key_file`, `admin_token_file` or a header's `file` cannot be read: missing, a
+    /// directory, or not ours.
     #[error("file {} cannot be read", .path.display())]
     Unreadable {
         /// The file.
@@ -46,13 +48,13 @@ pub enum CredentialError {
         /// What the system says.
         source: io::Error,
     },
-    /// The file named by `api_key_file` or a header's `file` holds nothing but white space.
+    /// The file named by `api_key_file`, `admin_token_file` or a header's `file` holds nothing but white space.
     #[error("file {} is empty", .path.display())]
     EmptyFile {
         /// The file.
         path: PathBuf,
     },
-    /// The file named by `api_key_file` or a header's `file` is too long to be a key.
+    /// The file named by `api_key_file`, `admin_token_file` or a header's `file` is too long to be a key.
     #[error("file {} is longer than 64 KiB, which no key is", .path.display())]
     TooLong {
         /// The file.

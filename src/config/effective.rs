@@ -26,7 +26,7 @@ pub struct Effective {
 }
 
 impl Effective {
-    /// The settings: targets, workloads, loads, budget, each by name.
+    /// The settings: targets, workloads, loads, each by name; then budget, server, state, log, shard.
     #[must_use]
     pub fn settings(&self) -> &[Setting] {
         &self.settings

@@ -125,7 +125,12 @@ fn badly_spelled(path: &KeyPath, origin: &Origin) -> Option<Finding> {
     }
     if !is_plain(first) {
         let what = format!("{} is no section", key_text(first));
-        return Some(Finding::at(origin, &root, what, "begin with targets, workloads, loads or budget"));
+        return Some(Finding::at(
+            origin,
+            &root,
+            what,
+            "begin with a section, such as loads: STEADYLOAD__LOADS__NAME__RATE=2, --set loads.NAME.rate=2",
+        ));
     }
     None
 }

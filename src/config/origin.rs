@@ -63,8 +63,8 @@ pub(super) enum Literal {
     Bare(String),
     /// A text.
     Text(String),
-    /// A table of one setting: `{ env = "NAME" }`.
-    Table(&'static str, Box<Self>),
+    /// A table: `{ env = "NAME" }`.
+    Table(Vec<(&'static str, Self)>),
 }
 
 /// Every place that was seen while reading.
@@ -86,8 +86,8 @@ impl Origin {
         let key = key_text(path.last());
         match self {
             Self::Environment(_) => format!("{}={}", path.variable(), value.raw()),
-            // A flag sets one value: a table of one key is spelled with a longer path.
-            Self::Flag(_) => match value.only_entry() {
+            // A flag sets one value: a setting of a table is spelled with a longer path.
+            Self::Flag(_) => match value.first_entry() {
                 Some((key, value)) => format!("--set {path}.{key}={}", value.raw()),
                 None => format!("--set {path}={}", value.raw()),
             },
@@ -209,13 +209,24 @@ impl Literal {
 
     /// A table of one setting.
     pub(super) fn table(key: &'static str, value: Self) -> Self {
-        Self::Table(key, Box::new(value))
+        Self::Table(vec![(key, value)])
     }
 
-    /// The key and value of a table, which has just one.
-    fn only_entry(&self) -> Option<(&'static str, &Self)> {
+    /// A table with one setting more.
+    pub(super) fn and(self, key: &'static str, value: Self) -> Self {
         match self {
-            Self::Table(key, value) => Some((key, value)),
+            Self::Table(mut settings) => {
+                settings.push((key, value));
+                Self::Table(settings)
+            }
+            Self::Bare(_) | Self::Text(_) => self,
+        }
+    }
+
+    /// The first key and value of a table.
+    fn first_entry(&self) -> Option<(&'static str, &Self)> {
+        match self {
+            Self::Table(settings) => settings.first().map(|(key, value)| (*key, value)),
             Self::Bare(_) | Self::Text(_) => None,
         }
     }
@@ -232,11 +243,17 @@ impl Literal {
         match self {
             Self::Bare(text) => text.clone(),
             Self::Text(text) => format!("\"{text}\""),
-            Self::Table(key, value) => match format {
-                Format::Toml => format!("{{ {key} = {} }}", value.in_format(format)),
-                Format::Yaml => format!("{{ {key}: {} }}", value.in_format(format)),
-                Format::Json => format!("{{ \"{key}\": {} }}", value.in_format(format)),
-            },
+            Self::Table(settings) => {
+                let settings = settings.iter().map(|(key, value)| {
+                    let value = value.in_format(format);
+                    match format {
+                        Format::Toml => format!("{key} = {value}"),
+                        Format::Yaml => format!("{key}: {value}"),
+                        Format::Json => format!("\"{key}\": {value}"),
+                    }
+                });
+                format!("{{ {} }}", settings.collect::<Vec<_>>().join(", "))
+            }
         }
     }
 }

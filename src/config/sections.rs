@@ -287,12 +287,16 @@ impl Rate {
     /// So many seconds of the rate may be under way unless told: a gateway that takes longer has stalled.
     const IN_FLIGHT_SECS: f64 = 10.0;
 
-    /// The cap unless told: 64, or ten seconds of the rate if that is more.
+    /// So many may be under way at most, each of which has a connection: there are no more ports.
+    pub const MOST_IN_FLIGHT: NonZeroU32 = NonZeroU32::MIN.saturating_add(65_535);
+
+    /// The cap unless told: 64, or ten seconds of the rate if that is more, and never above
+    /// [`MOST_IN_FLIGHT`](Self::MOST_IN_FLIGHT).
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and the cast saturates")]
     pub fn default_max_in_flight(per_second: f64) -> NonZeroU32 {
         let cap = (per_second * Self::IN_FLIGHT_SECS).ceil().max(Self::LEAST_IN_FLIGHT);
-        NonZeroU32::new(cap as u32).unwrap_or(NonZeroU32::MAX)
+        NonZeroU32::new(cap as u32).map_or(Self::MOST_IN_FLIGHT, |cap| cap.min(Self::MOST_IN_FLIGHT))
     }
 
     /// A rate with everything else as it is unless told.

@@ -1,9 +1,12 @@
 //! What has no place in a folder of small files: sizes, depths, absent files and the order of layers.
 
 use super::*;
-use crate::config::sections::{Pace, Rate};
+use crate::config::sections::{ArrivalProcess, LogLevel, Pace, Rate};
+use crate::domain::slo::Slo;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 const MINIMAL: &str = "[targets.a]\nbase_url = 'http://127.0.0.1:1'\nmodel = 'm'\n[workloads.w]\n[loads.l]\n\
                        target = 'a'\nworkload = 'w'\nrate = 2\n";
@@ -21,8 +24,9 @@ fn load_file(path: &Path) -> Result<Loaded, Faults> {
 }
 
 fn load_layers(text: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Loaded, Faults> {
-    // A file of its own for each text: tests run at once.
-    let name = format!("layers-{}.toml", text.len() + 1000 * env.len() + 100_000 * flags.len());
+    // A file of its own for each call: tests run at once.
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("layers-{}.toml", CALLS.fetch_add(1, Ordering::Relaxed));
     let overrides = flags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let request = LoadRequest { files: vec![scratch(&name, text.as_bytes())], overrides };
     load(&request, &env.iter().copied().collect())
@@ -184,4 +188,82 @@ fn debug_of_a_request_shows_no_value_of_a_flag() {
     let overrides = vec![("targets.a.api_key".to_owned(), "sk-hidden".to_owned())];
     let shown = format!("{:?}", LoadRequest { files: Vec::new(), overrides });
     assert!(shown.contains("targets.a.api_key") && !shown.contains("hidden"), "{shown}");
+}
+
+#[test]
+fn what_a_daemon_needs_can_come_from_variables_and_flags() {
+    let env = [
+        ("STEADYLOAD__SERVER__LISTEN", "0.0.0.0:0"),
+        ("STEADYLOAD__SERVER__ADMIN_TOKEN_ENV", "ADMIN"),
+        ("ADMIN", "hidden\n"),
+        ("STEADYLOAD__LOG__LEVEL", "trace"),
+        ("STEADYLOAD__SHARD__INDEX", "1"),
+        ("STEADYLOAD__SHARD__COUNT", "4"),
+        ("STEADYLOAD__LOADS__L__BURSTINESS", "0.25"),
+        ("STEADYLOAD__LOADS__L__SLO__TTFT", "500ms"),
+        ("STEADYLOAD__LOADS__L__GRACE", "0s"),
+    ];
+    let flags = [("loads.l.arrival", "gamma"), ("state.dir", "no/such/folder"), ("loads.l.warmup_requests", "7")];
+    let loaded = load_layers(MINIMAL, &env, &flags).unwrap();
+    let Config { server, state, log, shard, loads, .. } = &loaded.config;
+    assert_eq!(server.listen.to_string(), "0.0.0.0:0");
+    assert_eq!(state.dir.as_deref(), Some(Path::new("no/such/folder")), "a flag's path is the shell's");
+    assert_eq!(log.level, LogLevel::Trace);
+    assert_eq!((shard.index, shard.count.get()), (1, 4));
+    let load = &loads["l"];
+    let expected = Rate { arrival: ArrivalProcess::Gamma { burstiness: 0.25 }, ..Rate::of(2.0) };
+    assert_eq!(load.pace, Pace::Rate(expected));
+    assert_eq!((load.warmup_requests, load.grace), (7, Duration::ZERO));
+    assert_eq!(load.slo, Slo { ttft: Some(Duration::from_millis(500)), tpot: None, e2el: None });
+    let token = server.admin_token.as_ref().unwrap().read(&env.into_iter().collect()).unwrap();
+    assert_eq!(token.expose(), "hidden");
+    let shown = loaded.effective.to_string();
+    assert!(shown.contains("server.admin_token_env = \"ADMIN\"") && !shown.contains("hidden"), "{shown}");
+}
+
+#[test]
+fn the_folder_of_the_state_is_seen_from_the_file() {
+    let path = scratch("state.toml", format!("{MINIMAL}[state]\ndir = 'kept'\n").as_bytes());
+    let dir = load_file(&path).unwrap().config.state.dir.unwrap();
+    assert_eq!(dir, path.parent().unwrap().join("kept"));
+}
+
+#[test]
+fn every_default_of_a_daemon_is_shown() {
+    let shown = load_layers(MINIMAL, &[], &[]).unwrap().effective.to_string();
+    for setting in [
+        "loads.l.arrival = \"poisson\"",
+        "loads.l.max_in_flight = 64",
+        "loads.l.late_cap = \"100ms\"",
+        "loads.l.warmup_requests = 0",
+        "loads.l.grace = \"30s\"",
+        "server.listen = \"127.0.0.1:9877\"",
+        "server.buckets = \"fine\"",
+        "log.level = \"info\"",
+        "log.format = \"text\"",
+        "shard.index = 0",
+        "shard.count = 1",
+    ] {
+        let line = shown.lines().find(|line| line.starts_with(setting));
+        assert!(line.is_some_and(|line| line.ends_with("# default")), "{setting} is not in\n{shown}");
+    }
+}
+
+#[test]
+fn the_cap_unless_told_follows_the_rate_up_to_the_ports_there_are() {
+    for (per_second, cap) in [(0.1, 64), (6.4, 64), (6.41, 65), (200.0, 2000), (100_000.0, 65_536)] {
+        assert_eq!(Rate::default_max_in_flight(per_second).get(), cap, "{per_second}");
+    }
+}
+
+#[test]
+fn shards_without_a_worker_are_a_warning() {
+    let text = MINIMAL.replace("rate = 2", "concurrency = 3");
+    let warnings = |count| {
+        let loaded = load_layers(&text, &[], &[("shard.index", "0"), ("shard.count", count)]).unwrap();
+        loaded.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(warnings("3"), Vec::<String>::new());
+    let odd = warnings("4");
+    assert!(odd.len() == 1 && odd[0].contains("shards from index 3 on have none of the 3"), "{odd:#?}");
 }

@@ -1,23 +1,26 @@
 //! Workloads and loads.
 
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
-use super::reader::{Checker, Entry, Section};
+use super::reader::{Checker, Section};
 use super::suggest::did_you_mean;
-use super::{Names, Sections, vocabulary};
+use super::value::WAIT;
+use super::{Names, Sections, pace, vocabulary};
 use crate::config::origin::{Literal, Origin};
 use crate::config::redact;
-use crate::config::sections::{Load, Pace, Rate, Workload};
+use crate::config::sections::{Load, Workload};
 use crate::domain::slo::Slo;
 
 /// Longest input and output. The largest context windows are a million tokens.
 const MAX_TOKENS: u64 = 1_000_000;
 
-/// Highest rate, in requests per second: ten times what one machine's client can send.
-const MAX_RATE: f64 = 100_000.0;
+/// Most warm-up requests: at the rates that are usual, a million take days.
+const MAX_WARMUP: u64 = 1_000_000;
 
-/// Most workers of a closed loop, each of which has a connection: there are no more ports.
-const MAX_CONCURRENCY: u64 = 65_536;
+/// How long a load may go on after its end. Unlike other durations it may be none: what is under way is broken off then.
+const GRACE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(60 * 60);
 
 /// One workload.
 pub(super) fn workload(checker: &mut Checker<'_>, section: &Section<'_>) -> Option<Workload> {
@@ -45,16 +48,31 @@ fn load(checker: &mut Checker<'_>, name: &str, section: &Section<'_>, names: &Na
     }
     let target = reference(checker, section, "target", &names.targets);
     let workload = reference(checker, section, "workload", &names.workloads);
-    let pace = pace(checker, section);
+    let pace = pace::pace(checker, section);
+    let warmup_requests = checker.whole_or(section, "warmup_requests", 0..=MAX_WARMUP, 0);
+    let slo = slo(checker, section);
+    let grace = checker.duration_or(section, "grace", Load::GRACE, &GRACE);
     checker.close(section, &vocabulary::LOAD);
     Some(Load {
         target: target?,
         workload: workload?,
         pace: pace?,
-        warmup_requests: 0,
-        slo: Slo::default(),
-        grace: Load::GRACE,
+        warmup_requests: u32::try_from(warmup_requests?).ok()?,
+        slo: slo?,
+        grace: grace?,
     })
+}
+
+/// The objectives. There is no default: what is good enough is for the user to say.
+fn slo(checker: &mut Checker<'_>, load: &Section<'_>) -> Option<Slo> {
+    let section = checker.inner(load, "slo", &Literal::table("ttft", Literal::text("500ms")))?;
+    let mut limit = |key, example| match checker.entry(&section, key) {
+        Some(entry) => checker.duration(&entry, Duration::from_millis(example), &WAIT).map(Some),
+        None => Some(None),
+    };
+    let (ttft, tpot, e2el) = (limit("ttft", 500), limit("tpot", 50), limit("e2el", 10_000));
+    checker.close(&section, &vocabulary::SLO);
+    Some(Slo { ttft: ttft?, tpot: tpot?, e2el: e2el? })
 }
 
 /// The load that was meant by one that no file has and that lacks a target or a workload.
@@ -102,60 +120,6 @@ fn others(names: &[String]) -> String {
 fn listed(names: &[String]) -> String {
     let names: Vec<_> = names.iter().map(|name| redact::plain(name)).collect();
     names.join(", ")
-}
-
-/// A rate or a concurrency.
-fn pace(checker: &mut Checker<'_>, section: &Section<'_>) -> Option<Pace> {
-    let rate = checker.entry(section, "rate");
-    let concurrency = checker.entry(section, "concurrency");
-    match (rate, concurrency) {
-        (Some(rate), None) => self::rate(checker, &rate).map(Rate::of).map(Pace::Rate),
-        (None, Some(concurrency)) => {
-            nonzero(checker.whole(&concurrency, 1..=MAX_CONCURRENCY, 8)?).map(Pace::Concurrency)
-        }
-        (Some(rate), Some(concurrency)) => both(checker, section, &rate, &concurrency),
-        (None, None) => {
-            if ["rate", "concurrency"].iter().any(|key| checker.is_misspelt(section, &vocabulary::LOAD, key)) {
-                return None;
-            }
-            let written =
-                |key, value: &str| section.origin.written(&section.path.child(key), &Literal::Bare(value.to_owned()));
-            let help = format!(
-                "write `{}` for an open loop (requests per second) or `{}` for a closed one (workers)",
-                written("rate", "3.5"),
-                written("concurrency", "8")
-            );
-            checker.absent(section, &section.path, "has neither rate nor concurrency", help);
-            None
-        }
-    }
-}
-
-fn rate(checker: &mut Checker<'_>, entry: &Entry<'_>) -> Option<f64> {
-    let rate = checker.number(entry, "a number", 3.5)?;
-    if rate > 0.0 && rate <= MAX_RATE {
-        checker.keep(entry, rate.to_string());
-        return Some(rate);
-    }
-    let help = if rate > MAX_RATE {
-        format!("write `{}` or less", entry.written(&Literal::bare("100000")))
-    } else {
-        "write a rate above 0, or remove the load".to_owned()
-    };
-    checker.wrong(entry, format!("is {rate}, wants requests per second: above 0 and at most 100_000"), help)
-}
-
-/// Both are there: said once, at the one that was written later.
-fn both(checker: &mut Checker<'_>, section: &Section<'_>, rate: &Entry<'_>, concurrency: &Entry<'_>) -> Option<Pace> {
-    // Each may be wrong in itself, too.
-    self::rate(checker, rate);
-    checker.whole(concurrency, 1..=MAX_CONCURRENCY, 8);
-    let (first, second) = if rate.origin <= concurrency.origin { (rate, concurrency) } else { (concurrency, rate) };
-    let what = format!("has rate and concurrency: {} is set by {}", first.path.last(), first.origin);
-    let help = "remove one: rate is an open loop, which sends on time whatever the gateway does; concurrency is a closed \
-                loop, which waits for each answer";
-    let entry = Entry { path: section.path.clone(), origin: second.origin.clone(), value: second.value };
-    checker.wrong(&entry, what, help)
 }
 
 fn nonzero(number: u64) -> Option<NonZeroU32> {

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use config::{Map, Value, ValueKind};
 
+use super::secret::ADMIN_TOKEN;
 use super::suggest::did_you_mean;
 use super::value::described;
 use super::vocabulary::{self, Vocabulary};
@@ -182,6 +183,15 @@ impl<'a> Checker<'a> {
                     entry.origin.written(&path, &name)
                 )
             }
+            [server, ..] if server == "server" => {
+                let path = KeyPath::of(["server", ADMIN_TOKEN.env]);
+                let written = entry.origin.written(&path, &Literal::text(ADMIN_TOKEN.variable));
+                format!(
+                    "put it in a variable or a file of its own and write `{written}`, or {}; replace it if others could \
+                     read it here",
+                    ADMIN_TOKEN.file
+                )
+            }
             _ => "put it in a variable and name that in the target's api_key_env".to_owned(),
         };
         self.wrong(entry, what, help)
@@ -294,6 +304,7 @@ impl<'a> Checker<'a> {
         let unknown = section.table.keys().filter(|other| !vocabulary.known.contains(&other.as_str()));
         unknown
             .filter(|other| !vocabulary.later.contains(&other.as_str()))
+            .filter(|other| !vocabulary.elsewhere.iter().any(|(elsewhere, _)| elsewhere == other))
             .any(|other| meant(other, vocabulary) == Some(key))
     }
 
@@ -309,7 +320,12 @@ impl<'a> Checker<'a> {
                 self.wrong::<()>(&entry, "is not in this version", help);
                 continue;
             }
-            if entry.as_text().is_some() && redact::names_a_secret(key) && !key.starts_with("api_key_") {
+            if let Some((_, place)) = vocabulary.elsewhere.iter().find(|(other, _)| other == key) {
+                self.wrong::<()>(&entry, format!("is no setting of {}", vocabulary.what), *place);
+                continue;
+            }
+            let names_a_place = ["api_key_", "admin_token_"].iter().any(|start| key.starts_with(start));
+            if entry.as_text().is_some() && redact::names_a_secret(key) && !names_a_place {
                 self.key_written::<()>(&entry);
                 continue;
             }

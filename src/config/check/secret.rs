@@ -35,6 +35,16 @@ pub(super) const API_KEY: Kind = Kind {
     needless: "if the gateway wants no key",
 };
 
+/// What calls have to carry that change something.
+pub(super) const ADMIN_TOKEN: Kind = Kind {
+    env: "admin_token_env",
+    file: "admin_token_file",
+    noun: "token",
+    variable: "STEADYLOAD_ADMIN_TOKEN",
+    path: "/run/secrets/steadyload-admin-token",
+    needless: "if nobody is to change anything by a call",
+};
+
 /// The secret of a section, from one of its two settings. `Some(None)` when neither is there.
 pub(super) fn secret(checker: &mut Checker<'_>, section: &Section<'_>, kind: &Kind) -> Option<Option<SecretSource>> {
     match (checker.entry(section, kind.env), checker.entry(section, kind.file)) {

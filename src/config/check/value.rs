@@ -151,10 +151,13 @@ impl Checker<'_> {
         range: &RangeInclusive<Duration>,
     ) -> Option<Duration> {
         let wants = "a duration with its unit";
+        // A number is most often one of the unit that such a setting has.
+        let unit = if example < Duration::from_secs(1) { "ms" } else { "s" };
         let example = Literal::Text(humantime::format_duration(example).to_string());
         let Some(text) = entry.as_text() else {
-            let seconds = nearest_whole(&entry.value.kind).map(|seconds| Literal::Text(format!("{seconds}s")));
-            return self.wrong_type(entry, wants, seconds.as_ref().unwrap_or(&example));
+            let meant = nearest_whole(&entry.value.kind).filter(|number| *number > 0 || range.start().is_zero());
+            let meant = meant.map(|number| Literal::Text(format!("{number}{unit}")));
+            return self.wrong_type(entry, wants, meant.as_ref().unwrap_or(&example));
         };
         let help = |literal: &Literal| format!("write `{}`", entry.written(literal));
         match humantime::parse_duration(text) {
@@ -170,8 +173,8 @@ impl Checker<'_> {
                 Some(duration)
             }
             Err(_) => {
-                let seconds = text.trim().parse::<u32>().ok().map(|seconds| Literal::Text(format!("{seconds}s")));
-                self.wrong_type(entry, wants, seconds.as_ref().unwrap_or(&example))
+                let meant = text.trim().parse::<u32>().ok().map(|number| Literal::Text(format!("{number}{unit}")));
+                self.wrong_type(entry, wants, meant.as_ref().unwrap_or(&example))
             }
         }
     }
