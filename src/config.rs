@@ -14,6 +14,7 @@ pub use self::effective::Effective;
 pub use self::environment::Environment;
 pub use self::fault::{Faults, Finding};
 pub use self::plan::Plan;
+pub use self::restart::restart_keys;
 
 use self::origin::{FilePlace, Format, Origin};
 use self::sections::Config;
@@ -29,6 +30,7 @@ pub mod origin;
 pub mod plan;
 mod read;
 mod redact;
+mod restart;
 pub mod secrets;
 pub mod sections;
 

@@ -267,3 +267,23 @@ fn shards_without_a_worker_are_a_warning() {
     let odd = warnings("4");
     assert!(odd.len() == 1 && odd[0].contains("shards from index 3 on have none of the 3"), "{odd:#?}");
 }
+
+#[test]
+fn only_what_is_taken_at_the_start_needs_a_restart() {
+    let config = |flags: &[(&str, &str)]| load_layers(MINIMAL, &[("ADMIN", "x")], flags).unwrap().config;
+    let old = config(&[]);
+    type Flags = &'static [(&'static str, &'static str)];
+    let cases: [(Flags, &[&str]); 7] = [
+        (&[("server.listen", "127.0.0.1:1")], &["server.listen"]),
+        (&[("server.buckets", "coarse")], &["server.buckets"]),
+        (&[("state.dir", "kept")], &["state.dir"]),
+        (&[("log.format", "json")], &["log.format"]),
+        (&[("shard.index", "0"), ("shard.count", "2")], &["shard"]),
+        (&[("log.format", "json"), ("server.listen", "127.0.0.1:1")], &["server.listen", "log.format"]),
+        (&[("log.level", "debug"), ("server.admin_token_env", "ADMIN"), ("loads.l.rate", "9")], &[]),
+    ];
+    for (flags, keys) in cases {
+        assert_eq!(restart_keys(&old, &config(flags)), keys, "{flags:?}");
+        assert_eq!(restart_keys(&config(flags), &old), keys, "back from {flags:?}");
+    }
+}
