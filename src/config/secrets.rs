@@ -6,7 +6,7 @@ use crate::config::sections::{HeaderSource, Target};
 use crate::domain::secret::{Secret, redact};
 
 /// What a client has to know and nobody may see.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Secrets {
     /// The key for `Authorization: Bearer`.
     pub key: Option<Secret>,
@@ -15,7 +15,7 @@ pub struct Secrets {
 }
 
 /// One extra header with its value.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// Its name.
     pub name: String,

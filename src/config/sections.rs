@@ -108,7 +108,7 @@ pub struct ShardOf {
 }
 
 /// One gateway, and how to talk to it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Target {
     /// The configured name.
     pub name: String,

@@ -65,10 +65,12 @@ pub enum Event {
     },
     /// Another plan from now on. Of an open loop only.
     Replan(Plan),
-    /// Another cap. Of an open loop only.
+    /// Other limits. Of an open loop only.
     Cap {
-        /// The new one.
+        /// So many may be under way.
         max_in_flight: NonZeroU32,
+        /// So late may they leave.
+        late_cap: Duration,
     },
     /// Another number of workers, over all shards. Of a closed loop only.
     Concurrency {

@@ -64,8 +64,9 @@ impl Dispatch {
             Event::Ended(end) => gate.ended(end.at, now, |due, decision| issue(tally, due, decision, &mut out)),
             Event::Due => self.advance(now, &mut out),
             Event::WarmUp { count } => self.open.warm_up(count),
-            Event::Cap { max_in_flight } => {
-                gate.resize(max_in_flight, now, |due, decision| issue(tally, due, decision, &mut out));
+            Event::Cap { max_in_flight, late_cap } => {
+                self.late_cap = late_cap;
+                gate.resize(max_in_flight, late_cap, now, |due, decision| issue(tally, due, decision, &mut out));
             }
             Event::Pause => self.hold(now, ShedReason::Paused, State::Paused { count_at: now + PAUSED_STEP }, &mut out),
             Event::Stop => self.hold(now, ShedReason::Shutdown, State::Stopped, &mut out),

@@ -67,10 +67,16 @@ impl Gate {
         self.freed(was_full, ended_at, now, out);
     }
 
-    /// Changes the cap. What is in flight beyond a lower one ends by itself.
-    pub fn resize(&mut self, max_in_flight: NonZeroU32, now: Instant, out: impl FnMut(Due, Decision)) {
+    /// Changes the limits. What is in flight beyond a lower cap ends by itself.
+    pub fn resize(
+        &mut self,
+        max_in_flight: NonZeroU32,
+        late_cap: Duration,
+        now: Instant,
+        out: impl FnMut(Due, Decision),
+    ) {
         let was_full = self.is_full();
-        self.max_in_flight = max_in_flight;
+        (self.max_in_flight, self.late_cap) = (max_in_flight, late_cap);
         self.freed(was_full, now, now, out);
     }
 

@@ -133,6 +133,12 @@ impl Shard {
         if index < count.get() { Ok(Self { index, count }) } else { Err(PlanError::Shard { index, count }) }
     }
 
+    /// Of how many it is one.
+    #[must_use]
+    pub const fn count(self) -> u32 {
+        self.count.get()
+    }
+
     /// Its part of `total` things that cannot be divided; the remainder goes to the low indices. May be 0.
     #[must_use]
     pub const fn part_of(self, total: u32) -> u32 {

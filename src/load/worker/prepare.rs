@@ -45,6 +45,8 @@ pub struct Source {
     pub workload: Workload,
     /// Indices begin here, over all shards.
     pub first_index: u64,
+    /// The lowest index that is of use: those before it have been sent.
+    pub from: u64,
     /// Whose indices are made.
     pub shard: Shard,
     /// How many are needed in a second, about; no promise.
@@ -108,7 +110,7 @@ impl Preparer {
     /// Begins to make the prompts of a load; ends by itself when they are dropped.
     pub async fn prepare(&self, source: Source) -> Prompts {
         let (queue, received) = mpsc::channel(capacity(&source));
-        let wanted = Arc::new(AtomicU64::new(0));
+        let wanted = Arc::new(AtomicU64::new(source.from));
         let prompts = Prompts { queue: received, head: None, wanted: Arc::clone(&wanted) };
         // Fails when the thread is gone: then the queue is closed, and `is_gone` says so.
         self.jobs.send(Job { source, queue, wanted }).await.ok();

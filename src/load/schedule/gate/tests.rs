@@ -91,7 +91,7 @@ fn with_a_slot_that_we_missed_it_is_our_doing() {
 fn a_lower_cap_lets_those_in_flight_end() {
     let mut bench = Bench::new(3);
     (0..3).for_each(|n| assert_eq!(bench.arrive(n, n), Decision::Send));
-    bench.gate.resize(NonZeroU32::MIN, bench.at(5), |_, _| unreachable!("nobody waits"));
+    bench.gate.resize(NonZeroU32::MIN, LATE_CAP, bench.at(5), |_, _| unreachable!("nobody waits"));
     assert_eq!(bench.arrive(6, 6), Decision::Wait);
     assert_eq!(bench.ended(7, 7), []);
     assert_eq!(bench.ended(8, 8), []);
@@ -104,6 +104,6 @@ fn a_higher_cap_serves_those_that_wait() {
     assert_eq!([0, 1, 2].map(|n| bench.arrive(n, n)), [Decision::Send, Decision::Wait, Decision::Wait]);
     let mut sent = Vec::new();
     let now = bench.at(50);
-    bench.gate.resize(NonZeroU32::new(3).unwrap(), now, |due, decision| sent.push((due.arrival.index, decision)));
+    bench.gate.resize(NonZeroU32::new(3).unwrap(), LATE_CAP, now, |due, decision| sent.push((due.arrival.index, decision)));
     assert_eq!(sent, [(1, Decision::Send), (2, Decision::Send)]);
 }
