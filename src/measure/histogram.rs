@@ -236,6 +236,13 @@ impl Histogram {
         self.sum
     }
 
+    /// The upper bound of the bucket of the largest value, so at most 2.2 % above it; `None` when there is none.
+    #[must_use]
+    pub fn largest(&self) -> Option<f64> {
+        let last = self.counts.iter().rposition(|n| *n > 0).map(|at| upper_bound(index_of_slot(self.first + at)));
+        last.or_else(|| (self.zero > 0).then(zero_threshold))
+    }
+
     /// How many values were at or below the [`zero_threshold`].
     #[must_use]
     pub fn zero_count(&self) -> u64 {
