@@ -37,7 +37,8 @@ const PARTS: [(&str, &[&str], &[&str]); 11] = [
         ],
     ),
     ("measure", &["domain", "config"], &[]),
-    ("watch", &["domain", "clock", "config"], &["reqwest", "serde_json", "strsim", "url"]),
+    // rustix: thread ids, limits and page size, to read what the system says of this process.
+    ("watch", &["domain", "clock", "config"], &["reqwest", "rustix", "serde_json", "strsim", "url"]),
     ("export", &["domain", "config", "measure", "watch"], &[]),
     (
         "sim",

@@ -1,6 +1,6 @@
 //! Whether this client is well: what it may blame on itself before it blames the gateway.
 //!
-//! Once a second [`Health::step`] judges what the system says of this process together with what the
+//! Once a second [`probe`] reads what the system says of this process, and [`Health::step`] judges it together with what the
 //! load threads saw: pure, with the present as an argument. Only faults of ours taint. A full `max_in_flight` and the rests
 //! after failures are the gateway's doing and never do.
 //!
@@ -22,6 +22,9 @@
 //! ([`MinuteHealth`]), which bears a tenth of its seconds, as long as the stalls themselves stay below a hundredth of it.
 
 use std::time::Duration;
+
+pub mod descriptors;
+pub mod probe;
 
 /// What a TTFT of 200 ms must not be wrong by: 5 % of it. A request that leaves later than this is tainted by its lag.
 pub const HARM: Duration = Duration::from_millis(10);
