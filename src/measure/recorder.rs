@@ -8,11 +8,13 @@
 //! What enters where is decided here and nowhere else, by `semantics` section 3. Histograms and windows hold the
 //! latencies of answered requests. Requests that were too slow to have one are counted above the top bucket
 //! (`censored_high`) for the drift test: see [`Recorder::shed`] and [`Recorder::ended`]. All other failures enter no
-//! latency. Warm-ups are planned, end and are counted as such; they enter no histogram, no token counter and no window.
+//! latency. Warm-ups are planned, end and are counted as such; they enter no histogram, no token counter and no window. Which requests
+//! are kept one by one, [`notable`](crate::measure::notable) decides.
 //!
 //! Cost: a token is two to four counts (native histogram and window, gap and token), without a search or a logarithm;
 //! `benches/record.rs` has the figures. Memory of a load that carries traffic: under 0.1 MB a worker (17 histograms of about
-//! 1 kB, nine sparse counts of 1 to 20 kB for one second), twice with the spare; 9 kB when idle.
+//! 1 kB, nine sparse counts of 1 to 20 kB for one second, notable requests with at most 0.1 MB more), twice with the spare; 9 kB
+//! when idle.
 
 use std::time::Duration;
 
@@ -22,6 +24,7 @@ use crate::domain::shed::ShedReason;
 use crate::domain::slo::Slo;
 use crate::domain::timeline::{Answer, ConnectPhases, Timeline};
 use crate::measure::histogram::Place;
+use crate::measure::notable::Notables;
 use crate::measure::sample::{inter_chunk_latencies, inter_token_latencies, itl_basis, sample};
 use crate::measure::totals::{Quantity, Totals};
 use crate::measure::window::{Metric, Tally};
@@ -33,6 +36,8 @@ pub struct LoadDelta {
     pub totals: Totals,
     /// Latencies for the windows.
     pub tally: Tally,
+    /// The requests that somebody may want to look up.
+    pub notables: Notables,
 }
 
 /// What one worker counted since the last take, of all loads.
@@ -56,6 +61,7 @@ impl Delta {
         for (ours, theirs) in self.loads.iter_mut().zip(&other.loads) {
             ours.totals.merge(&theirs.totals);
             ours.tally.merge(&theirs.tally);
+            ours.notables.merge(&theirs.notables);
         }
     }
 
@@ -63,6 +69,7 @@ impl Delta {
         for load in &mut self.loads {
             load.totals.clear();
             load.tally.clear();
+            load.notables.clear();
         }
     }
 }
@@ -126,9 +133,11 @@ impl Recorder {
         load.totals.end(timeline);
         if warmup {
             load.totals.warmup_requests += 1;
+            load.notables.ended(timeline, None, warmup);
             return;
         }
         let sample = sample(timeline);
+        load.notables.ended(timeline, sample.e2el, warmup);
         load.totals.goodput_requests += u64::from(slo.is_met(&sample));
         if let Some(phases) = &timeline.opened {
             load.connect(phases);

@@ -6,7 +6,7 @@
 //! it would not on counters that are read one after another while workers go on.
 //!
 //! A snapshot copies the totals (17 histograms of about 1 kB and 1 kB of counters: 20 to 60 kB a load) and shares the
-//! window gauges, which change once a minute.
+//! window gauges, which change once a minute, and the notable requests, which are copied only in a second that changed them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,6 +81,7 @@ impl Ledger {
             if let Some(account) = account {
                 account.totals.merge(&theirs.totals);
                 account.windows.absorb(&theirs.tally);
+                Requests::absorb(&mut account.requests, &theirs.notables);
             }
         }
     }
@@ -89,6 +90,12 @@ impl Ledger {
     /// a load that is not there.
     pub fn close(&mut self, load: usize, minute_end: u64, covered: Duration, tainted: bool) -> Option<Arc<SubWindow>> {
         Some(self.account(load)?.windows.close(minute_end, covered, tainted))
+    }
+
+    /// Begins a new hour of the notable requests of every load; those of the hour before the last are forgotten. What ended just
+    /// before and is absorbed just after counts to the new hour.
+    pub fn turn_hour(&mut self) {
+        self.loads.iter_mut().flatten().for_each(|account| Requests::turn_hour(&mut account.requests));
     }
 
     /// Puts back a minute that was saved before a restart, the oldest first.

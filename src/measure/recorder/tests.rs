@@ -237,6 +237,26 @@ fn a_recycled_delta_is_empty() {
     assert_eq!((totals.planned(), totals.responses.total(), totals.last_success_at), (0, 0, None));
     assert!(totals.histograms.iter().all(|histogram| histogram.count() == 0 && histogram.buckets().count() == 0));
     assert_eq!(second.loads[0].tally, Tally::default());
+    assert_eq!(second.loads[0].notables.slowest().count(), 0);
+}
+
+#[test]
+fn notable_requests_are_kept_with_the_quantities_of_semantics() {
+    let mut recorder = Recorder::new(1);
+    let [ok, short, failed] = [Outcome::Ok, Outcome::ShortOutput, Outcome::Http5xx].map(|o| timeline(o, &CHUNKS));
+    for (timeline, warmup) in [(&ok, false), (&ok, true), (&short, false), (&failed, false), (&failed, true)] {
+        recorder.planned(0);
+        recorder.ended(0, timeline, warmup, &Slo::default());
+    }
+    let delta = recorder.take();
+    let mut merged = Delta::default();
+    merged.merge(&delta);
+    for notables in [&delta.loads[0].notables, &merged.loads[0].notables] {
+        assert_eq!(notables.slowest().map(|slow| slow.e2el).collect::<Vec<_>>(), [Some(ms(400))]);
+        let failed: Vec<_> = notables.failed().map(|failed| (failed.outcome, failed.warmup)).collect();
+        assert_eq!(failed.len(), 2);
+        assert!(failed.contains(&(Outcome::Http5xx, false)) && failed.contains(&(Outcome::Http5xx, true)));
+    }
 }
 
 #[test]

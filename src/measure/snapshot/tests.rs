@@ -1,7 +1,12 @@
 //! A snapshot is one instant, and stays it.
 
 use super::*;
+use crate::clock;
+use crate::domain::arrival::Arrival;
+use crate::domain::outcome::Outcome;
 use crate::domain::shed::ShedReason;
+use crate::domain::slo::Slo;
+use crate::domain::timeline::{Answer, Timeline};
 use crate::measure::recorder::Recorder;
 use crate::measure::window::{Length, Metric};
 
@@ -43,6 +48,39 @@ fn windows_are_shared_until_a_minute_closes() {
     let third = ledger.snapshot(Duration::from_secs(2));
     assert!(!Arc::ptr_eq(&first.loads[0].windows, &third.loads[0].windows));
     assert_eq!(third.loads[0].windows.window(Length::Hour).covered, Duration::from_secs(60));
+}
+
+#[test]
+fn notable_requests_come_with_a_snapshot_and_outlive_the_turn_of_the_hour() {
+    let now = clock::now();
+    let failed = Timeline {
+        arrival: Arrival { index: 3, planned_at: now },
+        request_id: "canary-3-00ff".into(),
+        outcome: Outcome::Connect,
+        opened: None,
+        setup: Duration::ZERO,
+        sent_at: None,
+        headers_at: None,
+        status: None,
+        answer: Answer::default(),
+        ended_at: now,
+        resent: false,
+        compressed: false,
+        detail: Some("connection refused".into()),
+    };
+    let (mut ledger, mut worker) = (Ledger::new(2), Recorder::new(2));
+    worker.planned(1);
+    worker.ended(1, &failed, false, &Slo::default());
+    let before = ledger.snapshot(Duration::ZERO);
+    ledger.absorb(&worker.take());
+    ledger.turn_hour();
+    let after = ledger.snapshot(Duration::from_secs(1));
+    ledger.turn_hour();
+    let later = ledger.snapshot(Duration::from_secs(3600));
+    let failed = [before, after, later].map(|snapshot| {
+        [0, 1].map(|load| snapshot.loads[load].requests.failed().iter().map(|failed| failed.index).collect::<Vec<_>>())
+    });
+    assert_eq!(failed, [[vec![], vec![]], [vec![], vec![3]], [vec![], vec![]]]);
 }
 
 #[test]
