@@ -2,7 +2,8 @@
 //!
 //! `tokens`: `Recorder::ended` of answers with 100 events, per token. Without counts from the server a token is three counts
 //! (ICL in window and histogram, ITL in its histogram); with them (`true`) four, and the ITL is a division. `requests`: the
-//! same with two events, which is what a request costs besides its tokens. `hdr_bare` is the least one could do with a gap.
+//! same with two events, which is what a request costs besides its tokens, nearly all of them being too fast to be kept as notable.
+//! `requests_kept` keeps them all, `requests_failed` is what failures cost, which are always kept. `hdr_bare` is the least one could do with a gap.
 //! `take` is what a worker pays once a second, `close` what the control side pays once a minute.
 //!
 //!     cargo bench --bench record
@@ -20,6 +21,7 @@ use steadyload::domain::outcome::Outcome;
 use steadyload::domain::slo::Slo;
 use steadyload::domain::timeline::{Answer, Timeline, TokenEvent, Usage};
 use steadyload::measure::histogram::Histogram;
+use steadyload::measure::notable::KEPT;
 use steadyload::measure::recorder::Recorder;
 use steadyload::measure::window::{Length, MINUTE, Metric, Tally, Windows};
 
@@ -44,8 +46,8 @@ fn timeline(planned_at: Instant, request: u32, events: u32, per_token: bool) -> 
     let tokens: Vec<_> = (0..events).map(&mut event).collect();
     let usage = Usage { completion_tokens: Some(events), prompt_tokens: Some(256), ..Usage::default() };
     Timeline {
-        arrival: Arrival { index: 0, planned_at },
-        request_id: String::new(),
+        arrival: Arrival { index: request.into(), planned_at },
+        request_id: format!("canary-{request}-0123456789abcdef"),
         outcome: Outcome::Ok,
         opened: None,
         setup: Duration::ZERO,
@@ -82,6 +84,33 @@ fn record(recorder: &mut Recorder, timelines: &[Timeline]) {
 fn requests(bencher: Bencher<'_, '_>) {
     let (timelines, mut recorder) = (timelines(2, false), Recorder::new(1));
     bencher.counter(ItemsCount::new(REQUESTS)).bench_local(|| record(&mut recorder, black_box(&timelines)));
+}
+
+/// Half a list each second: there is always room.
+#[divan::bench]
+fn requests_kept(bencher: Bencher<'_, '_>) {
+    let (timelines, mut recorder) = (timelines(2, false), Recorder::new(1));
+    bencher.counter(ItemsCount::new(REQUESTS)).bench_local(|| {
+        for half in black_box(&timelines).chunks(KEPT / 2) {
+            record(&mut recorder, half);
+            let delta = recorder.take();
+            recorder.recycle(delta);
+        }
+    });
+}
+
+#[divan::bench]
+fn requests_failed(bencher: Bencher<'_, '_>) {
+    let (mut timelines, mut recorder) = (timelines(0, false), Recorder::new(1));
+    for timeline in &mut timelines {
+        (timeline.outcome, timeline.detail) = (Outcome::Connect, Some("connection refused".into()));
+        timeline.ended_at = timeline.arrival.planned_at;
+    }
+    bencher.counter(ItemsCount::new(REQUESTS)).bench_local(|| {
+        // Later than those before, so that each has a place.
+        timelines.iter_mut().for_each(|timeline| timeline.ended_at += Duration::from_millis(1));
+        record(&mut recorder, black_box(&timelines));
+    });
 }
 
 #[divan::bench(args = [false, true])]
