@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 
 mod check;
 mod gateway;
+mod metrics;
 
 /// A steady, reproducible load on an LLM inference gateway, measured as a user would feel it.
 #[derive(Debug, Parser)]
@@ -29,6 +30,7 @@ struct Cli {
 enum Command {
     Check(check::Args),
     Gateway(gateway::Args),
+    Metrics(metrics::Args),
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -64,6 +66,7 @@ pub fn main() -> ExitCode {
     let ended = match cli.command {
         Command::Check(args) => check::run(&args),
         Command::Gateway(args) => gateway::run(&args),
+        Command::Metrics(args) => metrics::run(&args),
     };
     match ended {
         Ok(exit) => exit.into(),

@@ -1,3 +1,4 @@
 //! What leaves the daemon: metrics, API and pages, made from one immutable picture.
 
+pub mod metrics;
 pub mod view;

@@ -39,7 +39,7 @@ const PARTS: [(&str, &[&str], &[&str]); 11] = [
     ("measure", &["domain", "config"], &[]),
     // rustix: thread ids, limits and page size, to read what the system says of this process.
     ("watch", &["domain", "clock", "config"], &["reqwest", "rustix", "serde_json", "strsim", "url"]),
-    ("export", &["domain", "config", "measure", "watch"], &[]),
+    ("export", &["domain", "config", "measure", "watch"], &["prometheus_client"]),
     (
         "sim",
         // Not `load`: a misreading of SSE that client and gateway shared would cancel out.
@@ -62,7 +62,7 @@ const PARTS: [(&str, &[&str], &[&str]); 11] = [
         &["domain", "clock", "config", "load", "measure", "watch", "sim"],
         &["anyhow", "futures_util", "signal_hook", "signal_hook_tokio", "url"],
     ),
-    ("cli", &["app", "config", "sim", "watch"], &["anyhow", "clap", "tracing_subscriber", "url"]),
+    ("cli", &["app", "config", "export", "sim", "watch"], &["anyhow", "clap", "tracing_subscriber", "url"]),
 ];
 
 /// Crates that are tools of the language rather than a decision of one part.
