@@ -39,7 +39,11 @@ const PARTS: [(&str, &[&str], &[&str]); 11] = [
     ("measure", &["domain", "config"], &[]),
     // rustix: thread ids, limits and page size, to read what the system says of this process.
     ("watch", &["domain", "clock", "config"], &["reqwest", "rustix", "serde_json", "strsim", "url"]),
-    ("export", &["domain", "config", "measure", "watch"], &["prometheus_client"]),
+    (
+        "export",
+        &["domain", "config", "measure", "watch"],
+        &["axum", "flate2", "hyper", "hyper_util", "prometheus_client", "serde", "serde_json", "subtle"],
+    ),
     (
         "sim",
         // Not `load`: a misreading of SSE that client and gateway shared would cancel out.

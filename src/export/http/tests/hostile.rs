@@ -1,0 +1,81 @@
+//! Peers that are slow, broken or many.
+
+use super::*;
+
+#[tokio::test]
+async fn a_head_that_does_not_come_to_an_end_is_not_waited_for() {
+    let house = house(traffic(1), Limits { head: Duration::from_millis(50), connections: 1, ..Limits::default() });
+    for start in [&b""[..], b"GET /met", b"GET /metrics HTTP/1.1\r\nhost: x\r\n"] {
+        // The whole answer to it, after which the one connection there may be is free again.
+        let said = raw(house.server.address(), start).await;
+        assert!(said.is_empty() || said.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&said));
+    }
+    assert_eq!(get(&house, "/-/healthy").await.status, 200);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let house = house(traffic(1), Limits { head: Duration::from_millis(50), ..Limits::default() });
+    let all = raw(house.server.address(), b"GET /-/healthy HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert!(all.starts_with(b"HTTP/1.1 200 OK"));
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_read_loses_its_connection() {
+    let limits = Limits { write: Duration::from_millis(50), connections: 1, ..Limits::default() };
+    let house = house(quiet(100), limits);
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut deaf = socket.connect(house.server.address()).await.unwrap();
+    deaf.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    // The one connection that there may be is the deaf one's, for as long as it lasts.
+    assert_eq!(get(&house, "/-/healthy").await.status, 200);
+    let mut taken = Vec::new();
+    let ended = timeout(LONG, deaf.read_to_end(&mut taken)).await.unwrap();
+    let promised: usize = parse(&taken).header("content-length").unwrap().parse().unwrap();
+    assert!(ended.is_err() || taken.len() < promised, "{} of {promised}", taken.len());
+}
+
+#[tokio::test]
+async fn two_hundred_at_once_are_all_answered() {
+    let house = house(traffic(1), Limits { connections: 8, ..Limits::default() });
+    let address = house.server.address();
+    let mut peers = JoinSet::new();
+    for _ in 0..200 {
+        peers.spawn(async move { ask(address, "GET /metrics", "accept-encoding: gzip\r\n").await.status });
+    }
+    let statuses = timeout(LONG, peers.join_all()).await.unwrap();
+    assert_eq!(statuses, [200; 200]);
+}
+
+#[tokio::test]
+async fn garbage_is_refused_and_the_next_one_served() {
+    let house = usual();
+    let many = "x: y\r\n".repeat(500);
+    for (bytes, status) in [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(), Some("400")),
+        (b"\0\0\0\0\r\n\r\n".to_vec(), Some("400")),
+        (b"GET / HTTP/9.9\r\n\r\n".to_vec(), Some("400")),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), None),
+        (format!("GET / HTTP/1.1\r\nhost: x\r\nlong: {}\r\n\r\n", "a".repeat(100_000)).into_bytes(), Some("431")),
+        (format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "a".repeat(100_000)).into_bytes(), Some("431")),
+        (format!("GET / HTTP/1.1\r\nhost: x\r\n{many}\r\n").into_bytes(), Some("431")),
+        (b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n".to_vec(), Some("400")),
+        (b"GET /-/ready\r\n\r\n".to_vec(), Some("400")),
+    ] {
+        let said = raw(house.server.address(), &bytes).await;
+        let said = String::from_utf8_lossy(&said);
+        assert!(!said.starts_with("HTTP/1.1 2"), "{said}");
+        assert!(status.is_none_or(|status| said.split(' ').nth(1) == Some(status)), "{status:?} but {said}");
+        assert_eq!(get(&house, "/-/healthy").await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_never_waited_for() {
+    let house = usual();
+    let head = "POST /-/reload HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000000\r\n\r\nabc";
+    assert_eq!(parse(&raw(house.server.address(), head.as_bytes()).await).status, 401);
+    let chunked = "POST /-/reload HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nffffffff\r\nabc";
+    assert_eq!(parse(&raw(house.server.address(), chunked.as_bytes()).await).status, 401);
+}
