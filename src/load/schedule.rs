@@ -213,3 +213,6 @@ impl Warmup {
         Due { arrival, warmup, slot }
     }
 }
+
+#[cfg(test)]
+mod tests;

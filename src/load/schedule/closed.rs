@@ -11,6 +11,9 @@
 //!   a load that was not kept shows in the counters. It uses up no index.
 //! * **Rests are seeded** by (seed, worker, number of the failure): they do not depend on the order in which workers end.
 //!
+//! * **After a standstill of ours nobody is caught up with.** Workers whose time came and went meanwhile return spread like at the
+//!   start, and the request that each of them did not send is planned and shed as `late`.
+//!
 //! A pause plans nothing: what runs ends by itself, and the return is spread like the start.
 
 use std::collections::BTreeSet;
@@ -42,6 +45,9 @@ pub const FIRST_REST: Duration = Duration::from_millis(100);
 
 /// The bound of the longest rest: an outage of the gateway is noticed to be over within this time.
 pub const LONGEST_REST: Duration = Duration::from_secs(10);
+
+/// A worker that should have left longer ago than this was kept by a standstill of ours. An open loop's `late_cap`, unless told.
+pub const STANDSTILL: Duration = Duration::from_millis(100);
 
 /// What a closed loop is made of.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +85,7 @@ pub enum Next {
         /// The end of the rest.
         until: Instant,
     },
-    /// There are fewer workers now, and it is none of them.
+    /// There are fewer workers now and it is none of them, or the loop was stopped.
     Leaves,
 }
 
@@ -172,6 +178,10 @@ impl ClosedLoop {
                 self.stopped = true;
             }
         }
+        let late = self.spread_late(now);
+        if late > 0 {
+            out(Issue::Shed { reason: ShedReason::Late, count: late });
+        }
         while let Some(due) = self.permit(now) {
             out(Issue::Send(due));
         }
@@ -229,11 +239,11 @@ impl ClosedLoop {
     /// An end that no request belongs to changes nothing.
     pub fn finished(&mut self, worker: u32, now: Instant, outcome: Outcome, duration: Duration) -> Next {
         self.count_rests(now);
-        let (seed, size) = (self.settings.seed, self.size);
+        let (seed, size, stopped) = (self.settings.seed, self.size, self.stopped);
         let Some(record) = self.worker_mut(worker).filter(|record| record.state == State::Running) else {
             return Next::Leaves;
         };
-        if worker >= size {
+        if worker >= size || stopped {
             record.state = State::Absent;
             return Next::Leaves;
         }
@@ -290,9 +300,7 @@ impl ClosedLoop {
             return;
         }
         self.paused = false;
-        let waiting: Vec<u32> = self.free.iter().take_while(|(at, _)| *at <= now).map(|(_, number)| *number).collect();
-        self.free.retain(|(at, _)| *at > now);
-        self.ramp(waiting, now);
+        self.return_spread(now);
     }
 
     /// What became of the arrivals so far; a rest is one that was shed.
@@ -306,6 +314,27 @@ impl ClosedLoop {
     pub fn rested(&mut self, now: Instant) -> Duration {
         self.count_rests(now);
         self.rested
+    }
+
+    /// Lets the workers that a standstill kept return one after the other, and says for how many that was too late.
+    fn spread_late(&mut self, now: Instant) -> u64 {
+        let is_late = |at: Instant| now.saturating_duration_since(at) > STANDSTILL;
+        if self.paused || self.stopped || !self.free.first().is_some_and(|(at, _)| is_late(*at)) {
+            return 0;
+        }
+        self.count_rests(now);
+        let late = self.free.iter().take_while(|(at, _)| is_late(*at)).count() as u64;
+        self.tally.planned += late;
+        self.tally.add_shed(ShedReason::Late, late);
+        self.return_spread(now);
+        late
+    }
+
+    /// Those that are free by `now` are so one after the other.
+    fn return_spread(&mut self, now: Instant) {
+        let waiting = self.free.iter().take_while(|(at, _)| *at <= now).map(|(_, number)| *number).collect();
+        self.free.retain(|(at, _)| *at > now);
+        self.ramp(waiting, now);
     }
 
     /// Starts every worker that is not there.
