@@ -50,7 +50,7 @@ use crate::load::schedule::{Event, Schedule};
 /// Commands that may wait for a worker.
 const COMMANDS: usize = 64;
 
-/// How often a worker looks whether it still comes to its events in time.
+/// How often a worker looks whether it still comes to its events in time, and its loads whether their prompts do.
 const BEAT: Duration = Duration::from_millis(20);
 
 /// What happens to the requests of a worker, for whoever counts it. Belongs to one thread.
@@ -286,7 +286,7 @@ impl<R: Record + 'static> Core<R> {
                     None => return,
                 },
                 Some(ended) = self.tasks.join_next() => drop(self.drivers.remove(&or_panic(ended))),
-                () = beat.next() => {}
+                () = beat.next() => self.drivers.values().for_each(|driver| driver.keep_abreast()),
             }
         }
     }

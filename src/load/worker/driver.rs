@@ -1,11 +1,19 @@
 //! One load on its thread: the schedule says when, the prompts say what, and each request is a task of its own.
 
+//!
+//! What is told to a load that has not begun (it waits for its first prompt, or opens its connections) is kept, and has happened
+//! just before it begins: a load that was paused by then sends nothing, and one that was stopped ends at once.
+
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::mem::discriminant;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -39,6 +47,8 @@ pub(super) struct Driver<R> {
     events: mpsc::Sender<Event>,
     /// True once the grace period is over.
     over: watch::Sender<bool>,
+    /// There is another client, or there are other prompts: what was waited for before the begin is waited for anew.
+    changed: Notify,
 }
 
 impl<R: Record + 'static> Driver<R> {
@@ -60,6 +70,7 @@ impl<R: Record + 'static> Driver<R> {
             recorder,
             events,
             over: watch::Sender::new(false),
+            changed: Notify::new(),
         });
         let running = Rc::clone(&driver).run(pacer, heard, job.connections);
         (driver, running)
@@ -75,33 +86,84 @@ impl<R: Record + 'static> Driver<R> {
 
     /// Changes it in place, or nothing of it.
     pub(super) fn change(&self, change: Change) -> Result<(), LinkError> {
-        if let Some(link) = change.link {
-            let client = link.client()?;
-            self.client.replace(Rc::new(client));
-        }
-        if let Some(prompts) = change.prompts {
-            self.prompts.replace(prompts);
-        }
+        let client = change.link.map(|link| link.client()).transpose()?;
+        self.exchange(client, change.prompts);
         self.slo.set(change.slo);
         self.grace.set(change.grace);
         Ok(())
     }
 
-    /// How it stands. Prompts of arrivals that were skipped are let go of here, once a second, not at each arrival.
+    /// Another client and other prompts from the next request on: both at once, since a body is made for its target.
+    fn exchange(&self, client: Option<Client>, prompts: Option<Prompts>) {
+        if let Some(client) = client {
+            self.client.replace(Rc::new(client));
+        }
+        if let Some(mut prompts) = prompts {
+            prompts.seek(self.schedule.borrow().next_index());
+            self.prompts.replace(prompts);
+        }
+        self.changed.notify_one();
+    }
+
+    /// How it stands.
     pub(super) fn standing(&self, now: Instant) -> Standing {
         let mut schedule = self.schedule.borrow_mut();
-        self.prompts.borrow_mut().seek(schedule.next_index());
         Standing { at_cap: schedule.is_at_cap(), rested: schedule.rested(now), next_index: schedule.next_index() }
     }
 
+    /// Lets go of the prompts of arrivals that were skipped. To be called some times a second, as often as the indices may leave
+    /// the queue behind: at each arrival it would cost more, and after a pause or at the cap the next one would find no prompt.
+    pub(super) fn keep_abreast(&self) {
+        self.prompts.borrow_mut().seek(self.schedule.borrow().next_index());
+    }
+
     async fn run(self: Rc<Self>, mut pacer: Pacer, mut heard: mpsc::Receiver<Event>, connections: u32) {
+        let early = self.until_ready(&mut heard, connections).await;
+        let requests = RefCell::new(JoinSet::new());
+        let issue = |issue| self.issue(issue, &mut requests.borrow_mut());
+        self.begin(early, issue);
+        let pacing = pace(&self.schedule, &mut pacer, &mut heard, issue);
+        tokio::select! {
+            biased;
+            () = pacing => {}
+            never = reaped(&requests) => match never {},
+        }
+        drop(heard);
+        self.drain(requests.into_inner()).await;
+    }
+
+    /// Waits until the load can begin, or is stopped. Gives what it was told meanwhile.
+    async fn until_ready(&self, heard: &mut mpsc::Receiver<Event>, connections: u32) -> Vec<Event> {
+        let mut early = Vec::new();
+        let mut ready = pin!(self.ready(connections));
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = heard.recv() => {
+                    keep_last(&mut early, event);
+                    if event == Event::Stop {
+                        return early;
+                    }
+                }
+                () = self.changed.notified() => ready.set(self.ready(connections)),
+                () = &mut ready => return early,
+            }
+        }
+    }
+
+    fn begin(&self, early: Vec<Event>, mut issue: impl FnMut(Issue)) {
+        let now = clock::now();
+        let mut schedule = self.schedule.borrow_mut();
+        schedule.begin(now);
+        let before = now.checked_sub(Duration::from_nanos(1)).unwrap_or(now);
+        for event in early {
+            schedule.apply(before, event, &mut issue);
+        }
+    }
+
+    async fn ready(&self, connections: u32) {
         self.first_prompt().await;
         self.connect(connections).await;
-        self.schedule.borrow_mut().begin(clock::now());
-        let mut requests = JoinSet::new();
-        pace(&self.schedule, &mut pacer, &mut heard, |issue| self.issue(issue, &mut requests)).await;
-        drop(heard);
-        self.drain(requests).await;
     }
 
     /// A load does not begin with a request that has nothing to say.
@@ -140,9 +202,6 @@ impl<R: Record + 'static> Driver<R> {
                 self.recorder.borrow_mut().shed(self.account, reason, count);
             }
             Issue::Send(due) => {
-                while let Some(ended) = requests.try_join_next() {
-                    or_panic(ended);
-                }
                 match self.prompts.borrow_mut().take(due.arrival.index) {
                     Some(prepared) => requests.spawn_local(Rc::clone(self).request(due, prepared)),
                     None => requests.spawn_local(Rc::clone(self).without_prompt(due)),
@@ -192,6 +251,26 @@ impl<R: Record + 'static> Driver<R> {
             }
         }
     }
+}
+
+/// Of each kind of event the last, in order. A pause and its end are of one kind.
+fn keep_last(early: &mut Vec<Event>, event: Event) {
+    let is_pause = |event: &Event| matches!(event, Event::Pause | Event::Resume);
+    early.retain(|other| discriminant(other) != discriminant(&event) && !(is_pause(other) && is_pause(&event)));
+    early.push(event);
+}
+
+/// Takes the ends of requests as they come: one that panicked ends the thread even when no other is ever sent.
+///
+/// To be polled after whatever adds to them, in the same task: while there are none, nothing wakes it.
+async fn reaped(requests: &RefCell<JoinSet<()>>) -> Infallible {
+    poll_fn(|cx| {
+        while let Poll::Ready(Some(ended)) = requests.borrow_mut().poll_join_next(cx) {
+            or_panic(ended);
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 #[cfg(test)]

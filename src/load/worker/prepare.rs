@@ -16,6 +16,7 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, yield_now};
 
+use super::or_panic;
 use crate::config::sections::{Target, Workload};
 use crate::load::client::Prepared;
 use crate::load::prompt;
@@ -99,7 +100,8 @@ impl Preparer {
                             Some(job) => drop(making.spawn(make(job))),
                             None => return,
                         },
-                        Some(_) = making.join_next() => {}
+                        // A panic goes on: a load whose prompts have ended would shed all it has, for ever.
+                        Some(made) = making.join_next() => or_panic(made),
                     }
                 }
             });
@@ -109,11 +111,9 @@ impl Preparer {
 
     /// Begins to make the prompts of a load; ends by itself when they are dropped.
     pub async fn prepare(&self, source: Source) -> Prompts {
-        let (queue, received) = mpsc::channel(capacity(&source));
-        let wanted = Arc::new(AtomicU64::new(source.from));
-        let prompts = Prompts { queue: received, head: None, wanted: Arc::clone(&wanted) };
+        let (prompts, job) = begun(source);
         // Fails when the thread is gone: then the queue is closed, and `is_gone` says so.
-        self.jobs.send(Job { source, queue, wanted }).await.ok();
+        self.jobs.send(job).await.ok();
         prompts
     }
 
@@ -142,13 +142,23 @@ impl Prompts {
         }
     }
 
-    /// Ready when there is a prompt, or when there will be none.
+    /// Ready when there is a prompt that is still of use, or when there will be none.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.head.is_none() {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        while self.head.as_ref().is_none_or(|(at, _)| *at < wanted) {
             self.head = ready!(self.queue.poll_recv(cx));
+            if self.head.is_none() {
+                break;
+            }
         }
         Poll::Ready(())
     }
+}
+
+fn begun(source: Source) -> (Prompts, Job) {
+    let (queue, received) = mpsc::channel(capacity(&source));
+    let wanted = Arc::new(AtomicU64::new(source.from));
+    (Prompts { queue: received, head: None, wanted: Arc::clone(&wanted) }, Job { source, queue, wanted })
 }
 
 /// How many are kept ready: those of a second, within what memory allows.
@@ -180,4 +190,4 @@ fn ordinal(source: &Source, index: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
