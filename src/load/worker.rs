@@ -22,6 +22,7 @@ mod driver;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -133,7 +134,7 @@ impl Link {
 pub struct Change {
     /// Another way to the target.
     pub link: Option<Link>,
-    /// Other prompts.
+    /// Other prompts, of the same shard. [`Prompts::seek`] tells them beforehand where the load is ([`Standing::next_index`]).
     pub prompts: Option<Prompts>,
     /// The objectives.
     pub slo: Slo,
@@ -201,6 +202,8 @@ impl<D: Send + 'static> Worker<D> {
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
             let recorder = made();
             LocalSet::new().block_on(&runtime, Core::new(recorder).run(received));
+            // A look-up of a name that hangs in the system's resolver cannot be ended, and is not waited for.
+            runtime.shutdown_background();
         })?;
         Ok(Self { commands, thread })
     }
@@ -223,17 +226,21 @@ impl<D: Send + 'static> Worker<D> {
         self.send(Command::Tell { driver, event }).await
     }
 
-    /// Changes a load in place.
+    /// Changes a load in place, once the first of its other prompts is ready: until then it goes on as it was, and sheds nothing.
     ///
     /// # Errors
     /// [`Gone`]; or, within, that there is no way to its target. Then nothing has changed.
-    pub async fn change(&self, driver: DriverId, change: Change) -> Result<Result<(), LinkError>, Gone> {
+    pub async fn change(&self, driver: DriverId, mut change: Change) -> Result<Result<(), LinkError>, Gone> {
+        if let Some(prompts) = &mut change.prompts {
+            poll_fn(|cx| prompts.poll_ready(cx)).await;
+        }
         let (reply, answer) = oneshot::channel();
         self.send(Command::Change { driver, change: Box::new(change), reply }).await?;
         answer.await.map_err(|_| Gone)
     }
 
-    /// Asks for what was recorded since the last time. The answer may be taken later; it is made in any case.
+    /// Asks for what was recorded since the last time. The answer may be taken later, but has to be: it is made once, and what is
+    /// in it is in no other.
     ///
     /// # Errors
     /// [`Gone`].
@@ -304,6 +311,8 @@ impl<R: Record + 'static> Core<R> {
                 let changed = self.drivers.get(&driver).map_or(Ok(()), |driver| driver.change(*change));
                 drop(reply.send(changed));
             }
+            // Nobody waits any more: what was recorded stays for the next who asks.
+            Command::Collect { reply } if reply.is_closed() => {}
             Command::Collect { reply } => {
                 let now = clock::now();
                 let drivers = self.drivers.iter().map(|(id, driver)| (*id, driver.standing(now))).collect();
@@ -358,3 +367,6 @@ fn or_panic<T>(ended: Result<T, tokio::task::JoinError>) -> T {
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
+
+#[cfg(test)]
+mod tests;
