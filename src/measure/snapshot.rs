@@ -124,6 +124,12 @@ impl Ledger {
         self.loads.get(load)?.as_ref().map(|account| &account.totals)
     }
 
+    /// The notable requests of a load; `None` for one that is not there.
+    #[must_use]
+    pub fn requests(&self, load: usize) -> Option<&Requests> {
+        self.loads.get(load)?.as_ref().map(|account| &*account.requests)
+    }
+
     /// The picture of this instant.
     #[must_use]
     pub fn snapshot(&mut self, taken_unix: Duration) -> Arc<Snapshot> {

@@ -79,10 +79,9 @@ fn nothing_is_lost_whatever_happens() {
                 0 => Event::Pause,
                 1..4 => Event::Resume,
                 4 => Event::WarmUp { count: rng.random_range(0..9) },
-                5 => Event::Cap {
-                    max_in_flight: NonZeroU32::new(rng.random_range(1..30)).unwrap(),
-                    late_cap: LATE_CAP,
-                },
+                5 => {
+                    Event::Cap { max_in_flight: NonZeroU32::new(rng.random_range(1..30)).unwrap(), late_cap: LATE_CAP }
+                }
                 6..50 if ended < sent => {
                     ended += 1;
                     end_at(now - Duration::from_micros(rng.random_range(0..200)))

@@ -104,6 +104,8 @@ fn a_higher_cap_serves_those_that_wait() {
     assert_eq!([0, 1, 2].map(|n| bench.arrive(n, n)), [Decision::Send, Decision::Wait, Decision::Wait]);
     let mut sent = Vec::new();
     let now = bench.at(50);
-    bench.gate.resize(NonZeroU32::new(3).unwrap(), LATE_CAP, now, |due, decision| sent.push((due.arrival.index, decision)));
+    bench
+        .gate
+        .resize(NonZeroU32::new(3).unwrap(), LATE_CAP, now, |due, decision| sent.push((due.arrival.index, decision)));
     assert_eq!(sent, [(1, Decision::Send), (2, Decision::Send)]);
 }

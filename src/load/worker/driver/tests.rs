@@ -297,7 +297,10 @@ async fn another_cap_takes_effect_in_place() {
     on_one_thread(async {
         let mut rig = Rig::new(Manner::Hangs, open(100.0, 2));
         rig.at(ms(95)).await;
-        rig.tell(Event::Cap { max_in_flight: NonZeroU32::new(5).unwrap() });
+        rig.tell(Event::Cap {
+            max_in_flight: NonZeroU32::new(5).unwrap(),
+            late_cap: crate::config::sections::Rate::LATE_CAP,
+        });
         rig.at(ms(105)).await;
         assert_eq!(rig.gateway.holds.get(), (5, 5));
         rig.driver.grace.set(Duration::ZERO);

@@ -17,6 +17,7 @@ pub(in crate::load::worker) fn source(load: &str) -> Source {
         target: Arc::new(target("http://gateway")),
         workload: words(4),
         first_index: 0,
+        from: 0,
         shard: Shard::WHOLE,
         per_second: 1.0,
     }

@@ -75,7 +75,10 @@ async fn what_was_told_before_the_begin_holds_from_the_begin_on() {
             rig.tell(Event::WarmUp { count });
         }
         rig.tell(Event::Replan(plan(20.0)));
-        rig.tell(Event::Cap { max_in_flight: NonZeroU32::new(64).unwrap() });
+        rig.tell(Event::Cap {
+            max_in_flight: NonZeroU32::new(64).unwrap(),
+            late_cap: crate::config::sections::Rate::LATE_CAP,
+        });
         rig.at(ms(1000)).await;
         rig.stop().await;
         let since_begin = gateway.instants(rig.start + DIAL_TAKES);
