@@ -1,4 +1,5 @@
 //! The composition root: builds the parts and puts them together. Nothing here measures or decides.
 
+pub mod daemon;
 pub mod online;
 pub mod signals;

@@ -9,8 +9,14 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod check;
+mod configuration;
 mod gateway;
+mod logging;
 mod metrics;
+mod run;
+
+use self::logging::Logging;
+use crate::config::sections::{Log, LogFormat, LogLevel};
 
 /// A steady, reproducible load on an LLM inference gateway, measured as a user would feel it.
 #[derive(Debug, Parser)]
@@ -18,26 +24,20 @@ mod metrics;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// What is logged to standard error: error, warn, info, debug, trace, or a filter such as `warn,steadyload=debug`.
-    #[arg(long, global = true, default_value = "warn", value_name = "FILTER")]
-    log_level: tracing_subscriber::EnvFilter,
-    /// How it is logged.
-    #[arg(long, global = true, value_enum, default_value = "text")]
-    log_format: LogFormat,
+    #[command(flatten)]
+    logging: Logging,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Args),
     Check(check::Args),
     Gateway(gateway::Args),
     Metrics(metrics::Args),
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
+/// What commands log that answer on standard output.
+const QUIET: Log = Log { level: LogLevel::Warn, format: LogFormat::Text };
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,12 +60,18 @@ pub fn main() -> ExitCode {
             return if wanted { Exit::Fine } else { Exit::Misconfigured }.into();
         }
     };
-    log(cli.log_level, cli.log_format);
     // A list that nobody reads to its end is read; a check whose result nobody saw has not been made.
     let unread = if matches!(cli.command, Command::Check(_)) { Exit::CouldNotRun } else { Exit::Fine };
     let ended = match cli.command {
-        Command::Check(args) => check::run(&args),
-        Command::Gateway(args) => gateway::run(&args),
+        Command::Run(args) => run::run(&args, cli.logging),
+        Command::Check(args) => {
+            let _level_is_fixed = cli.logging.start(QUIET);
+            check::run(&args)
+        }
+        Command::Gateway(args) => {
+            let _level_is_fixed = cli.logging.start(QUIET);
+            gateway::run(&args)
+        }
         Command::Metrics(args) => metrics::run(&args),
     };
     match ended {
@@ -86,14 +92,6 @@ impl From<Exit> for ExitCode {
             Exit::Misconfigured => 2,
             Exit::CouldNotRun => 4,
         })
-    }
-}
-
-fn log(filter: tracing_subscriber::EnvFilter, format: LogFormat) {
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    match format {
-        LogFormat::Text => builder.init(),
-        LogFormat::Json => builder.json().init(),
     }
 }
 

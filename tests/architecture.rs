@@ -63,8 +63,8 @@ const PARTS: [(&str, &[&str], &[&str]); 11] = [
     ),
     (
         "app",
-        &["domain", "clock", "config", "load", "measure", "watch", "sim"],
-        &["anyhow", "futures_util", "signal_hook", "signal_hook_tokio", "url"],
+        &["domain", "clock", "config", "store", "load", "measure", "watch", "export", "sim"],
+        &["anyhow", "futures_util", "sd_notify", "signal_hook", "signal_hook_tokio", "url"],
     ),
     ("cli", &["app", "config", "export", "sim", "watch"], &["anyhow", "clap", "tracing_subscriber", "url"]),
 ];

@@ -93,6 +93,6 @@ async fn found_elsewhere(
 }
 
 /// Whether this process runs in a container: what Docker, Podman and Kubernetes leave behind.
-fn in_container() -> bool {
+pub(super) fn in_container() -> bool {
     ["/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io"].iter().any(|path| Path::new(path).exists())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use tokio::runtime::Builder;
@@ -11,15 +11,12 @@ use url::Host;
 
 use crate::app::online;
 use crate::app::signals::Stop;
-use crate::cli::{Exit, complain, say};
+use crate::cli::{Exit, complain, configuration, say};
 use crate::config::secrets::Secrets;
 use crate::config::sections::{Config, Target};
 use crate::config::{self, Environment, LoadRequest, Loaded, Plan};
 use crate::sim::Gateway;
 use crate::sim::settings::Settings;
-
-/// The file that is meant when a folder is named, in this order.
-const DEFAULT_FILES: [&str; 4] = ["steadyload.toml", "steadyload.yaml", "steadyload.yml", "steadyload.json"];
 
 /// Validate a configuration: every fault at once, each with its place and what would be right.
 ///
@@ -30,7 +27,7 @@ pub(super) struct Args {
     #[arg(short, long, required = true, value_name = "FILE")]
     config: Vec<PathBuf>,
     /// A setting over everything else, such as loads.canary.rate=2.
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = configuration::key_value)]
     overrides: Vec<(String, String)>,
     /// Show the settings in force and where each comes from; no secret is shown.
     #[arg(long)]
@@ -44,7 +41,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let files = args.config.iter().map(|path| file(path)).collect();
+    let files = args.config.iter().map(|path| configuration::file(path)).collect();
     let environment = Environment::from_process();
     let request = LoadRequest { files, overrides: args.overrides.clone() };
     let loaded = match config::load(&request, &environment) {
@@ -67,20 +64,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(ask_all(&loaded.config, &environment, args.simulate))
-}
-
-fn key_value(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("wants KEY=VALUE, such as loads.canary.rate=2")?;
-    Ok((key.trim().to_owned(), value.trim().to_owned()))
-}
-
-fn file(path: &Path) -> PathBuf {
-    if !path.is_dir() {
-        return path.to_owned();
-    }
-    let candidates = DEFAULT_FILES.map(|name| path.join(name));
-    let found = candidates.iter().find(|candidate| candidate.exists());
-    found.cloned().unwrap_or_else(|| path.join(DEFAULT_FILES[0]))
 }
 
 fn summary(loaded: &Loaded) -> String {
