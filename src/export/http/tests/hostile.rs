@@ -36,6 +36,40 @@ async fn a_peer_that_does_not_read_loses_its_connection() {
     assert!(ended.is_err() || taken.len() < promised, "{} of {promised}", taken.len());
 }
 
+/// Asks on a connection that is kept, and takes the whole answer.
+async fn ask_again(socket: &mut TcpStream) {
+    socket.write_all(READY).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\nready\n") {
+        assert!(timeout(LONG, socket.read_buf(&mut answer)).await.unwrap().unwrap() > 0, "closed");
+    }
+}
+
+const READY: &[u8] = b"GET /-/ready HTTP/1.1\r\nhost: x\r\n\r\n";
+
+#[tokio::test]
+async fn at_the_cap_the_next_one_waits_until_a_place_is_free() {
+    let house = house(traffic(1), Limits { connections: 1, head: 2 * LONG, ..Limits::default() });
+    let connect = async || TcpStream::connect(house.server.address()).await.unwrap();
+    let mut first = connect().await;
+    ask_again(&mut first).await;
+    let mut second = connect().await;
+    second.write_all(READY).await.unwrap();
+    for _ in 0..20 {
+        // The server has one thread, and the second asked before this: were it let in, it would have its answer by now.
+        ask_again(&mut first).await;
+        tokio::select! {
+            biased;
+            _ = second.readable() => panic!("let in beyond the cap"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    drop(first);
+    let mut answer = [0; 12];
+    timeout(LONG, second.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+}
+
 #[tokio::test]
 async fn two_hundred_at_once_are_all_answered() {
     let house = house(traffic(1), Limits { connections: 8, ..Limits::default() });
