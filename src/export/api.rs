@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use crate::config::sections::{ArrivalProcess, Pace};
 use crate::domain::outcome::Outcome;
 use crate::domain::shed::ShedReason;
 use crate::export::view::{LoadView, View};
-use crate::measure::notable::Requests;
+use crate::measure::notable::{Notable, Requests};
 use crate::measure::snapshot::LoadSnapshot;
 use crate::measure::window::gauge::{MetricGauge, Quantile, WindowGauge};
 use crate::measure::window::{Length, Metric};
@@ -128,14 +129,38 @@ pub(super) fn events(view: &View) -> Value {
 
 /// `GET /api/v1/requests`, of one load or of all. `None`: there is no such load.
 pub(super) fn requests(view: &View, load: Option<&str>) -> Option<Value> {
-    let wanted = view.loads().filter(|(view, _)| load.is_none_or(|name| name == view.name));
-    let loads = map(wanted.map(|(load, counts)| (load.name.as_str(), requests_json(&counts.requests))));
+    let wanted = view.loads().filter(|(shown, _)| load.is_none_or(|name| name == shown.name));
+    let loads = map(wanted.map(|(load, counts)| (load.name.as_str(), requests_json(view, &counts.requests))));
     (load.is_none() || !loads.is_empty()).then(|| json!({ "loads": loads }))
 }
 
-/// The notable requests of one load.
-fn requests_json(_requests: &Requests) -> Value {
-    json!({ "slowest": [], "failed": [] })
+/// The notable requests of one load, the slowest and the last failed first.
+fn requests_json(view: &View, requests: &Requests) -> Value {
+    let list = |requests: Vec<&Notable>| requests.into_iter().map(|request| notable_json(view, request)).collect();
+    let (slowest, failed): (Vec<Value>, Vec<Value>) = (list(requests.slowest()), list(requests.failed()));
+    json!({ "slowest": slowest, "failed": failed })
+}
+
+/// One request. Its stamps are in seconds after the planned instant; one that was never taken is null.
+fn notable_json(view: &View, request: &Notable) -> Value {
+    let after = |at: Instant| at.saturating_duration_since(request.planned_at).as_secs_f64();
+    let age = view.taken_at.saturating_duration_since(request.planned_at);
+    json!({
+        "request_id": request.request_id,
+        "index": request.index,
+        "planned_unix": view.snapshot.taken_unix.saturating_sub(age).as_secs_f64(),
+        "sent_seconds": request.sent_at.map(after),
+        "headers_seconds": request.headers_at.map(after),
+        "first_token_seconds": request.first_at.map(after),
+        "last_token_seconds": request.last_at.map(after),
+        "ended_seconds": after(request.ended_at),
+        "e2el_seconds": request.e2el.map(|e2el| e2el.as_secs_f64()),
+        "output_tokens": request.output_tokens,
+        "outcome": request.outcome.name(),
+        "status": request.status,
+        "detail": request.detail,
+        "warmup": request.warmup,
+    })
 }
 
 fn map<'a>(entries: impl Iterator<Item = (&'a str, Value)>) -> Map<String, Value> {

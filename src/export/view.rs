@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::config::sections::Pace;
 use crate::domain::sample::ItlBasis;
@@ -16,6 +17,8 @@ use crate::watch::client_health::{Health, Process};
 /// Everything that is shown.
 #[derive(Debug, Clone)]
 pub struct View {
+    /// When it was made; `snapshot.taken_unix` is the same on the wall.
+    pub taken_at: Instant,
     /// The loads' counts, histograms and windows.
     pub snapshot: Arc<Snapshot>,
     /// What else there is to say of each load, in the same order.

@@ -1,7 +1,6 @@
 //! The load threads and what runs on them.
 
 use std::collections::BTreeMap;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -101,12 +100,10 @@ impl Fleet {
         Ok(())
     }
 
-    /// Prompts for a load that runs: there are some before it changes to them.
+    /// Prompts for a load that runs; it goes on with the old ones until there are some.
     async fn prompts(&self, spec: &Spec, from: u64) -> Prompts {
         let first_index = self.indices.get(&spec.name).copied().unwrap_or(0);
-        let mut prompts = self.preparer.prepare(spec.source(first_index, from)).await;
-        poll_fn(|cx| prompts.poll_ready(cx)).await;
-        prompts
+        self.preparer.prepare(spec.source(first_index, from)).await
     }
 
     /// Tells a load's schedule.

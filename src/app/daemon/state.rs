@@ -363,6 +363,7 @@ impl State {
             there
         });
         View {
+            taken_at: now,
             snapshot: Arc::new(snapshot),
             loads,
             phase: self.phase,

@@ -1,7 +1,7 @@
 //! What the API says of a daemon at work and of one that has just started.
 
 use super::*;
-use crate::export::metrics::tests::{odd_names, quiet, traffic};
+use crate::export::metrics::tests::{TAKEN, odd_names, quiet, traffic};
 
 #[test]
 fn the_status_of_a_daemon_at_work_is_in_one_answer() {
@@ -54,6 +54,26 @@ fn requests_are_those_of_all_loads_or_of_the_one_that_is_named() {
     assert_eq!(loads(&quiet(0), None), Some(vec![]));
     odd_names(&mut view);
     assert_eq!(loads(&view, Some("a\"b\\c\nd1")).unwrap().len(), 1);
+}
+
+#[test]
+fn a_request_is_shown_with_its_stamps_after_the_plan() {
+    let value = requests(&traffic(1), None).unwrap();
+    let [slowest, failed] = ["slowest", "failed"].map(|list| value["loads"]["load0"][list].as_array().unwrap().clone());
+    // The 22 outcomes that are no answer.
+    assert_eq!((slowest.len(), failed.len()), (50, 22));
+    let e2el = |request: &Value| request["e2el_seconds"].as_f64().unwrap();
+    assert!(slowest.is_sorted_by(|a, b| e2el(a) >= e2el(b)), "{slowest:?}");
+    for request in &slowest {
+        let at = |key: &str| request[key].as_f64().unwrap();
+        assert!(
+            at("sent_seconds") <= at("first_token_seconds") && at("first_token_seconds") <= at("last_token_seconds")
+        );
+        assert!((at("last_token_seconds") - at("sent_seconds") - e2el(request)).abs() < 1e-9);
+        assert!((at("planned_unix") - TAKEN.as_secs_f64()).abs() < 60.0, "{request}");
+        assert_eq!(request["outcome"], json!("ok"));
+    }
+    assert!(failed.iter().all(|request| request["e2el_seconds"].is_null() && request["outcome"] != json!("ok")));
 }
 
 #[test]

@@ -18,7 +18,7 @@ mod read;
 mod views;
 
 use read::{Sample, Scrape, families, open_metrics, protobuf, text};
-pub(crate) use views::{odd_names, quiet, traffic};
+pub(crate) use views::{TAKEN, odd_names, quiet, traffic};
 
 fn written(view: &View, coarse: bool, format: Format) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -17,7 +17,7 @@ use crate::measure::recorder::Recorder;
 use crate::measure::snapshot::Ledger;
 use crate::watch::client_health::Process;
 
-const TAKEN: Duration = Duration::from_secs(1_800_000_000);
+pub(crate) const TAKEN: Duration = Duration::from_secs(1_800_000_000);
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -95,6 +95,7 @@ fn loads(loads: usize) -> Vec<LoadView> {
 /// Just started: nothing has happened, and the system says nothing of the process.
 pub(crate) fn quiet(count: usize) -> View {
     View {
+        taken_at: clock::now(),
         snapshot: Ledger::new(count).snapshot(TAKEN),
         loads: loads(count),
         phase: Phase::Starting,
@@ -127,6 +128,7 @@ pub(crate) fn traffic(count: usize) -> View {
         threads: Some(4),
     };
     View {
+        taken_at: clock::now(),
         snapshot: ledger.snapshot(TAKEN),
         loads,
         phase: Phase::Running,
