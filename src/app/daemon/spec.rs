@@ -12,7 +12,7 @@ use super::journal::Series;
 use crate::config::Environment;
 use crate::config::secrets::Secrets;
 use crate::config::sections::{ArrivalProcess, Config, Load, Pace, Rate, ShardOf, Target, Workload};
-use crate::load::client::tls;
+use crate::load::client::tls::{self, TlsConfig};
 use crate::load::schedule::closed::{self, ClosedLoop};
 use crate::load::schedule::dispatch::Dispatch;
 use crate::load::schedule::open::OpenLoop;
@@ -58,11 +58,17 @@ impl Spec {
     /// When a secret or a file that the configuration names cannot be read.
     pub(super) fn all(config: &Config, environment: &Environment) -> anyhow::Result<Vec<Self>> {
         let shard = shard(config.shard)?;
+        // Reading the system's authorities takes a while and a megabyte: once for all targets that trust the same.
+        let mut trusted: BTreeMap<_, TlsConfig> = BTreeMap::new();
         let mut links = BTreeMap::new();
         for (name, target) in &config.targets {
             let context = || format!("targets.{name} cannot be used");
             let secrets = Secrets::read(target, environment).with_context(context)?;
-            let tls = tls::client_config(target.ca_file.as_deref()).with_context(context)?;
+            let tls = match trusted.get(&target.ca_file) {
+                Some(tls) => Arc::clone(tls),
+                None => tls::client_config(target.ca_file.as_deref()).with_context(context)?,
+            };
+            trusted.insert(&target.ca_file, Arc::clone(&tls));
             let link = Link { target: Arc::new(target.clone()), secrets, tls };
             link.client().with_context(context)?;
             let authorities = target.ca_file.as_ref().map(fs::read).transpose().with_context(context)?;
