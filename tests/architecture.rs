@@ -64,7 +64,7 @@ const PARTS: [(&str, &[&str], &[&str]); 11] = [
     (
         "app",
         &["domain", "clock", "config", "store", "load", "measure", "watch", "export", "sim"],
-        &["anyhow", "futures_util", "sd_notify", "signal_hook", "signal_hook_tokio", "url"],
+        &["anyhow", "sd_notify", "signal_hook", "url"],
     ),
     ("cli", &["app", "config", "export", "sim", "watch"], &["anyhow", "clap", "tracing_subscriber", "url"]),
 ];

@@ -2,19 +2,29 @@
 //!
 //! The first SIGTERM or SIGINT asks it to stop; the second ends it at once with 130, from within the signal handler, so that
 //! it works even when the runtime is stuck. SIGHUP asks a daemon to read its configuration again.
+//!
+//! A thread of its own waits for them. It also tells a second signal from the echo of the first: whoever signals a process and its
+//! group (`timeout` does, and some supervisors) sends two within a millisecond and means one.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use futures_util::StreamExt;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use signal_hook_tokio as stream;
+use signal_hook::iterator;
+use tokio::sync::mpsc;
 
 /// Exit code of an end by second signal.
 const IMPATIENT: i32 = 130;
+
+/// What comes so soon after the first is its echo. People who press Ctrl-C twice take longer.
+const ECHO: Duration = Duration::from_millis(150);
+
+/// Signals that may wait; the same one twice says no more than once.
+const WAITING: usize = 16;
 
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,46 +36,50 @@ pub enum Asked {
 }
 
 /// The signals that concern a daemon.
+#[derive(Debug)]
 pub struct Signals {
-    signals: stream::Signals,
+    heard: mpsc::Receiver<Asked>,
 }
 
 /// Waits for the wish to stop.
 #[derive(Debug)]
 pub struct Stop(Signals);
 
-impl fmt::Debug for Signals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signals").finish_non_exhaustive()
-    }
-}
-
 impl Signals {
-    /// Takes the signals over. To be called inside the runtime, before anything else is started.
+    /// Takes the signals over. To be called before anything else is started.
     ///
     /// # Errors
-    /// When the system refuses a handler.
+    /// When the system refuses a handler or a thread.
     pub fn arm() -> io::Result<Self> {
         Self::over(&[SIGTERM, SIGINT, SIGHUP])
     }
 
-    fn over(heard: &[i32]) -> io::Result<Self> {
-        let asked = Arc::new(AtomicBool::new(false));
+    fn over(signals: &[i32]) -> io::Result<Self> {
+        let impatient = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT] {
-            // In this order: the shutdown looks at the flag before this same signal sets it.
-            flag::register_conditional_shutdown(signal, IMPATIENT, Arc::clone(&asked))?;
-            flag::register(signal, Arc::clone(&asked))?;
+            flag::register_conditional_shutdown(signal, IMPATIENT, Arc::clone(&impatient))?;
         }
-        Ok(Self { signals: stream::Signals::new(heard)? })
+        let mut signals = iterator::Signals::new(signals)?;
+        let (tell, heard) = mpsc::channel(WAITING);
+        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            for signal in &mut signals {
+                let asked = if signal == SIGHUP { Asked::Reload } else { Asked::Stop };
+                // Full, or nobody listens any more: what was asked for is known.
+                tell.try_send(asked).ok();
+                if asked == Asked::Stop {
+                    #[expect(clippy::disallowed_methods, reason = "a thread that has nothing else to do")]
+                    thread::sleep(ECHO);
+                    impatient.store(true, Ordering::Relaxed);
+                }
+            }
+        })?;
+        Ok(Self { heard })
     }
 
     /// Returns at the next signal.
     pub async fn asked(&mut self) -> Asked {
-        match self.signals.next().await {
-            Some(SIGHUP) => Asked::Reload,
-            // The stream ends only when its handle is closed, which nobody does.
-            Some(_) | None => Asked::Stop,
-        }
+        // The thread that tells does not end.
+        self.heard.recv().await.unwrap_or(Asked::Stop)
     }
 }
 
@@ -73,7 +87,7 @@ impl Stop {
     /// Takes the signals over, for a command that reads its configuration once: SIGHUP ends it as it ends any other.
     ///
     /// # Errors
-    /// When the system refuses a handler.
+    /// When the system refuses a handler or a thread.
     pub fn arm() -> io::Result<Self> {
         Ok(Self(Signals::over(&[SIGTERM, SIGINT])?))
     }

@@ -25,10 +25,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, logging: Logging) -> anyhow::Result<Exit> {
-    let runtime = Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
-    let _guard = runtime.enter();
     // Before anything else: what comes first would die of SIGHUP.
     let signals = Signals::arm().context("cannot handle signals")?;
+    let runtime = Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     let files = args.config.iter().map(|path| configuration::file(path)).collect();
     let request = LoadRequest { files, overrides: args.overrides.clone() };
     let environment = Environment::from_process();
