@@ -108,7 +108,7 @@ fn view(loads: usize) -> Arc<View> {
         itl_basis: ItlBasis::Token,
     };
     Arc::new(View {
-        taken_at: steadyload::clock::now(),
+        taken_at: clock::now(),
         snapshot: ledger(loads).snapshot(TAKEN),
         loads: (0..loads).map(load).collect(),
         phase: Phase::Running,

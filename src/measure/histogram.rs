@@ -216,14 +216,6 @@ impl Histogram {
         self.sum += other.sum;
     }
 
-    /// Forgets all counts and keeps the memory.
-    pub fn clear(&mut self) {
-        if self.count > 0 {
-            self.counts.fill(0);
-            (self.zero, self.count, self.sum) = (0, 0, 0.0);
-        }
-    }
-
     /// How many values were counted.
     #[must_use]
     pub fn count(&self) -> u64 {

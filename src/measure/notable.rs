@@ -109,11 +109,6 @@ impl Notables {
         self.slowest.would_take(&other.slowest) || self.failed.would_take(&other.failed)
     }
 
-    pub(super) fn clear(&mut self) {
-        self.slowest.0.clear();
-        self.failed.0.clear();
-    }
-
     fn is_empty(&self) -> bool {
         self.slowest.0.is_empty() && self.failed.0.is_empty()
     }

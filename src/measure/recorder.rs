@@ -1,8 +1,7 @@
 //! One worker's counts: what happens to a request goes in, once a second everything since the last time comes out.
 //!
-//! A recorder belongs to one thread and is neither shared nor locked. [`Recorder::take`] swaps in an empty [`Delta`] (one
-//! that came back through [`Recorder::recycle`] if there is one, so that nothing is allocated) and gives the full one
-//! away, to travel through a channel and be merged by the control side. Nothing is lost between: what is recorded after
+//! A recorder belongs to one thread and is neither shared nor locked. [`Recorder::take`] swaps in an empty [`Delta`] and gives the
+//! full one away, to travel through a channel and be merged by the control side. Nothing is lost between: what is recorded after
 //! the take is in the next.
 //!
 //! What enters where is decided here and nowhere else, by `semantics` section 3. Histograms and windows hold the
@@ -13,8 +12,7 @@
 //!
 //! Cost: a token is two to four counts (native histogram and window, gap and token), without a search or a logarithm;
 //! `benches/record.rs` has the figures. Memory of a load that carries traffic: under 0.1 MB a worker (17 histograms of about
-//! 1 kB, nine sparse counts of 1 to 20 kB for one second, notable requests with at most 0.1 MB more), twice with the spare; 9 kB
-//! when idle.
+//! 1 kB, nine sparse counts of 1 to 20 kB for one second, notable requests with at most 0.1 MB more); 9 kB when idle.
 
 use std::time::Duration;
 
@@ -64,21 +62,12 @@ impl Delta {
             ours.notables.merge(&theirs.notables);
         }
     }
-
-    fn clear(&mut self) {
-        for load in &mut self.loads {
-            load.totals.clear();
-            load.tally.clear();
-            load.notables.clear();
-        }
-    }
 }
 
 /// Records what happens to the requests of one worker.
 #[derive(Debug, Default)]
 pub struct Recorder {
     now: Delta,
-    spare: Option<Delta>,
 }
 
 impl Recorder {
@@ -87,7 +76,7 @@ impl Recorder {
     pub fn new(loads: usize) -> Self {
         let mut now = Delta::default();
         now.loads.resize_with(loads, LoadDelta::default);
-        Self { now, spare: None }
+        Self { now }
     }
 
     /// The schedule planned a request: it is in flight until it is shed or ends.
@@ -155,14 +144,8 @@ impl Recorder {
     /// Hands over everything since the last take, and starts anew.
     #[must_use]
     pub fn take(&mut self) -> Delta {
-        let empty = self.spare.take().unwrap_or_else(|| Self::new(self.now.loads.len()).now);
+        let empty = Self::new(self.now.loads.len()).now;
         std::mem::replace(&mut self.now, empty)
-    }
-
-    /// Takes back a delta that has been merged, for its memory.
-    pub fn recycle(&mut self, mut delta: Delta) {
-        delta.clear();
-        self.spare = Some(delta);
     }
 
     fn load(&mut self, load: usize) -> &mut LoadDelta {

@@ -210,15 +210,6 @@ impl Totals {
         }
     }
 
-    /// Forgets everything and keeps the memory.
-    pub fn clear(&mut self) {
-        let mut histograms = std::mem::take(&mut self.histograms);
-        histograms.iter_mut().for_each(Histogram::clear);
-        let mut codes = std::mem::take(&mut self.responses.codes);
-        codes.clear();
-        *self = Self { histograms, responses: Responses { codes, other: 0 }, ..Self::default() };
-    }
-
     /// Counts the end of a request as far as it concerns warm-ups too.
     pub(super) fn end(&mut self, timeline: &Timeline) {
         self.in_flight -= 1;
