@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -62,8 +62,7 @@ impl Beside {
     }
 
     pub(crate) fn at(address: SocketAddr, changes: &[(&str, &str)]) -> Self {
-        let mut settings = Settings::default();
-        settings.model = "m".to_owned();
+        let mut settings = Settings { model: "m".to_owned(), ..Settings::default() };
         for (key, value) in changes {
             settings.set(key, value).unwrap();
         }
@@ -214,22 +213,32 @@ pub(crate) fn until_within(patience: Duration, what: &str, mut holds: impl FnMut
 
 /// One HTTP request over a connection of its own.
 pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, headers: &str) -> (u16, String, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    try_ask(address, method, path, headers).unwrap()
+}
+
+/// The same of a daemon that may be about to end.
+pub(crate) fn try_ask(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+) -> io::Result<(u16, String, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     let request =
         format!("{method} {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 0\r\n{headers}\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(request.as_bytes())?;
     let mut response = Vec::new();
-    stream.read_to_end(&mut response).unwrap();
+    stream.read_to_end(&mut response)?;
     let response = String::from_utf8_lossy(&response).into_owned();
-    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     let body = if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
         dechunked(body)
     } else {
         body.to_owned()
     };
-    (status, head.to_owned(), body)
+    Ok((status, head.to_owned(), body))
 }
 
 fn dechunked(body: &str) -> String {
