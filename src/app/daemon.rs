@@ -12,7 +12,7 @@
 //! (exit code 2), the port, the state, the descriptors, the secrets (4). SIGTERM or SIGINT stops the schedules, lets
 //! requests in flight end within their `grace`, writes the last minute, and only then takes `/metrics` away; a second signal
 //! ends the process at once. SIGHUP or `POST /-/reload` read the configuration again: a valid one is taken over load by load, and
-//! only what changed restarts; a bad one changes nothing.
+//! only what changed restarts; a bad one changes nothing. Neither is listened to once the end has begun.
 //!
 //! A thread that ends unasked ends the process: whatever supervises it starts a whole one.
 
@@ -125,7 +125,10 @@ pub async fn run(settings: Settings, mut signals: Signals) -> anyhow::Result<()>
         };
         match happened {
             Happened::Asked(Asked::Stop) => daemon.drain().await?,
-            Happened::Asked(Asked::Reload) => drop(daemon.reload().await),
+            Happened::Asked(Asked::Reload) if daemon.state.phase == Phase::Running => drop(daemon.reload().await),
+            Happened::Asked(Asked::Reload) => {
+                tracing::warn!("the configuration is not read again: {}", Refusal::Stopping)
+            }
             Happened::Wants(request) => daemon.obey(request).await?,
             Happened::Second => daemon.second().await?,
             Happened::Look => daemon.state.look().await?,

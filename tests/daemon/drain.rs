@@ -1,6 +1,6 @@
 //! The end: what is in flight goes on for its grace, what is left is canceled, and `/metrics` goes last.
 
-use crate::rig::{answered, base, faulty, load};
+use crate::rig::{answered, base, bearer, faulty, load};
 use crate::support::{Beside, Daemon, Folder, Samples, try_ask, until};
 
 /// A load whose streams end by themselves, and one whose streams never do.
@@ -69,4 +69,24 @@ fn a_second_signal_ends_at_once_with_130() {
         daemon.signal(second);
         assert_eq!(daemon.ended().code(), Some(130), "{first}, {second}: {}", daemon.log());
     }
+}
+
+#[test]
+fn what_is_asked_of_a_daemon_that_drains_changes_nothing() {
+    let ((well, stuck), folder) = (gateways(), Folder::new());
+    let token = folder.write("token", "sesame");
+    let server = format!("[server]\nadmin_token_file = {:?}\n", token.display().to_string());
+    let config = server + &two_kinds(&well, &stuck, "4s");
+    let mut daemon = started(&config, &folder);
+    daemon.signal("TERM");
+    until("it drains", || daemon.get("/-/ready").0 == 503);
+    let sent = (well.truth.all().len(), stuck.truth.all().len());
+    folder.write("c.toml", &(config + &load("another", "rate = 100")));
+    daemon.signal("HUP");
+    let asked = bearer("sesame");
+    for path in ["/-/reload", "/api/v1/loads/well/pause"] {
+        assert_eq!(daemon.ask("POST", path, &asked).0, 503, "{path}");
+    }
+    assert_eq!(daemon.ended().code(), Some(0), "{}", daemon.log());
+    assert_eq!((well.truth.all().len(), stuck.truth.all().len()), sent, "{}", daemon.log());
 }
