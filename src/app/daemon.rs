@@ -159,13 +159,14 @@ impl Daemon {
         }
         state.restore(saved);
         state.phase = Phase::Running;
-        let loads = state.loads.len();
-        state.note("started", None, format!("{loads} loads run; metrics at http://{address}/metrics"));
-        let supervisor = Supervisor::new();
-        supervisor.ready(&format!("{loads} loads"));
-        let next_second = clock::now();
+        let (supervisor, next_second) = (Supervisor::new(), clock::now());
         let mut daemon = Self { settings, config, state, server, views, admin, supervisor, next_second };
         daemon.second().await?;
+        // Only now: whoever is told looks at once, and is to see the loads and what was saved of them.
+        let loads = daemon.state.loads.len();
+        daemon.state.note("started", None, format!("{loads} loads run; metrics at http://{address}/metrics"));
+        daemon.show_now();
+        daemon.supervisor.ready(&format!("{loads} loads"));
         Ok(daemon)
     }
 

@@ -7,6 +7,7 @@
 #[path = "../support/daemon.rs"]
 mod support;
 
+mod across_minutes;
 mod answers;
 mod drain;
 mod faults;
