@@ -5,7 +5,7 @@ use std::process::Command;
 
 use steadyload::sim::truth::End;
 
-use crate::rig::{Watch, answered, base, bearer, goes_on, json, kinds, load, quick};
+use crate::rig::{Watch, answered, base, bearer, command, goes_on, json, kinds, load, quick};
 use crate::support::{Daemon, Folder, Samples, until};
 
 /// Has another configuration read, and says whether it is in force.
@@ -99,6 +99,32 @@ fn a_configuration_that_is_wrong_changes_nothing_and_says_so() {
     watch.finish();
     let (code, _, log) = daemon.stop();
     assert_eq!((code, log.matches("was not reloaded").count()), (Some(0), 5), "{log}");
+}
+
+#[test]
+fn what_only_a_restart_takes_is_named_until_it_is_as_it_was() {
+    let (gateway, folder) = (quick(), Folder::new());
+    let rest = base(gateway.address, "") + &load("a", "rate = 20");
+    let state = |name: &str| format!("dir = {:?}\n", folder.0.join(name).display().to_string());
+    let text = |shard: &str, server: &str, dir: &str, log: &str| {
+        format!("{shard}[server]\n{server}[state]\n{}[log]\n{log}{rest}", state(dir))
+    };
+    let first = text("", "listen = \"127.0.0.1:0\"\n", "one", "");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_steadyload"));
+    command.arg("run").arg("-c").arg(folder.write("c.toml", &first));
+    let daemon = Daemon::spawn(command);
+    let shard = "shard = { index = 1, count = 2 }\n";
+    let other = text(shard, "listen = \"127.0.0.1:1\"\nbuckets = \"coarse\"\n", "two", "format = \"json\"\n");
+    assert!(reload(&daemon, &folder, &other));
+    let keys = ["server.listen", "server.buckets", "state.dir", "log.format", "shard"];
+    let wanted = || json(&daemon, "/api/v1/status")["reload"]["wants_restart"].clone();
+    assert_eq!(wanted(), serde_json::json!(keys));
+    assert!(daemon.log().contains(&format!("a restart is needed for {}", keys.join(", "))), "{}", daemon.log());
+    goes_on(&daemon, "a", 5.0);
+    assert_eq!(daemon.scrape().get("target_requests_per_second", &[("load", "a")]), Some(20.0));
+    assert!(!folder.0.join("two").exists());
+    assert!(reload(&daemon, &folder, &first));
+    assert_eq!(wanted(), serde_json::json!([]));
 }
 
 #[test]

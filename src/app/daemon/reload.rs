@@ -13,6 +13,14 @@ use crate::config::sections::Config;
 use crate::export::view::Refusal;
 use crate::load::schedule::Event;
 
+/// A configuration that was read again, with everything that it names.
+struct ReadAgain {
+    config: Config,
+    specs: Vec<Spec>,
+    /// What differs in it and is only taken at the start.
+    wants_restart: Vec<&'static str>,
+}
+
 /// What a reload did, for the log and the answer.
 #[derive(Debug, Default)]
 struct Done(Vec<String>);
@@ -22,7 +30,7 @@ impl Daemon {
     pub(super) async fn reload(&mut self) -> Result<String, Refusal> {
         self.supervisor.reloading();
         let result = match self.read_again() {
-            Ok((config, specs)) => self.take_over(config, specs).await,
+            Ok(new) => self.take_over(new).await,
             Err(report) => Err(report),
         };
         self.supervisor.ready(&format!("{} loads", self.state.loads.len()));
@@ -47,23 +55,24 @@ impl Daemon {
     }
 
     /// The configuration as it is now, with everything it names read.
-    fn read_again(&self) -> Result<(Config, Vec<Spec>), String> {
+    fn read_again(&self) -> Result<ReadAgain, String> {
         let loaded = config::load(&self.settings.request, &self.settings.environment)
             .map_err(|faults| faults.to_string().trim_end().to_owned())?;
         for warning in &loaded.warnings {
             tracing::warn!("{}", warning.to_string().trim_end());
         }
         let mut config = loaded.config;
-        // What is taken at the start only stays as it is.
+        let wants_restart = config::restart_keys(&self.config, &config);
+        // Named above, and not taken: the loads stay those of the shard that this daemon began as.
         config.shard = self.config.shard;
         let specs = Spec::all(&config, &self.settings.environment).map_err(|error| chain(error.as_ref()))?;
-        Ok((config, specs))
+        Ok(ReadAgain { config, specs, wants_restart })
     }
 
-    async fn take_over(&mut self, config: Config, specs: Vec<Spec>) -> Result<String, String> {
+    async fn take_over(&mut self, new: ReadAgain) -> Result<String, String> {
+        let ReadAgain { config, specs, wants_restart } = new;
         let token = config.server.admin_token.as_ref().map(|source| source.read(&self.settings.environment));
         let token = token.transpose().map_err(|error| format!("server.admin_token_*: {}", chain(&error)))?;
-        let wants_restart = config::restart_keys(&self.config, &config);
         self.admin.send_replace(token);
         (self.settings.set_log_level)(config.log.level);
         let done = self.take_over_loads(specs).await.map_err(|error| chain(error.as_ref()))?;
