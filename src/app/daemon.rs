@@ -50,7 +50,7 @@ use crate::export::http::{self, Server, Surface};
 use crate::export::view::{Change, PauseReason, Phase, Refusal, Request, View};
 use crate::load::client::hint::Surroundings;
 use crate::load::schedule::Event;
-use crate::watch::client_health::descriptors::check_descriptors;
+use crate::watch::client_health::descriptors::{DescriptorError, check_descriptors};
 
 /// How often the picture is made.
 const SECOND: Duration = Duration::from_secs(1);
@@ -143,8 +143,7 @@ impl Daemon {
     async fn start(settings: Settings, wants: mpsc::Sender<Request>) -> anyhow::Result<Self> {
         let config = settings.loaded.config.clone();
         let specs = Spec::all(&config, &settings.environment)?;
-        let connections: u64 = specs.iter().map(|spec| u64::from(spec.connections())).sum();
-        check_descriptors(connections * SPARE_PERCENT / 100 + OTHER_DESCRIPTORS)?;
+        check_connections(&specs)?;
         let listener = http::bind(config.server.listen)?;
         let (journal, saved) = open_state(&config)?;
         let token = config.server.admin_token.as_ref().map(|source| source.read(&settings.environment)).transpose();
@@ -243,6 +242,12 @@ impl Daemon {
         tracing::info!("stopped");
         Ok(())
     }
+}
+
+/// Whether there are descriptors for the connections of these loads.
+fn check_connections(specs: &[Spec]) -> Result<(), DescriptorError> {
+    let connections: u64 = specs.iter().map(|spec| u64::from(spec.connections())).sum();
+    check_descriptors(connections * SPARE_PERCENT / 100 + OTHER_DESCRIPTORS)
 }
 
 /// The state's folder, and the minutes that it holds.

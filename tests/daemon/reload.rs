@@ -5,7 +5,7 @@ use std::process::Command;
 
 use steadyload::sim::truth::End;
 
-use crate::rig::{Watch, answered, base, bearer, command, goes_on, json, kinds, load, quick};
+use crate::rig::{Watch, answered, base, bearer, behind, command, goes_on, json, kinds, load, quick};
 use crate::support::{Daemon, Folder, Samples, until};
 
 /// Has another configuration read, and says whether it is in force.
@@ -198,4 +198,19 @@ fn a_pause_is_shed_by_an_open_loop_and_nothing_to_a_closed_one() {
     }
     let kinds = kinds(&daemon, Some("open"));
     assert_eq!(kinds, ["paused", "resumed"]);
+}
+
+#[test]
+fn a_configuration_that_wants_more_descriptors_than_there_are_is_refused() {
+    let (gateway, folder) = (quick(), Folder::new());
+    let text = |cap: &str| base(gateway.address, "") + &load("a", &format!("rate = 50\nmax_in_flight = {cap}"));
+    let config = folder.write("c.toml", &text("64"));
+    let daemon = Daemon::spawn(behind("ulimit -n 400", &command(&config, &[])));
+    assert!(!reload(&daemon, &folder, &text("5000")));
+    assert_eq!(daemon.scrape().get("config_last_reload_successful", &[]), Some(0.0));
+    let failure = json(&daemon, "/api/v1/status")["reload"]["failure"].to_string();
+    assert!(failure.contains("max_in_flight"), "{failure}");
+    goes_on(&daemon, "a", 5.0);
+    assert!(reload(&daemon, &folder, &text("100")));
+    assert_eq!(daemon.scrape().get("config_last_reload_successful", &[]), Some(1.0));
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 
-use super::Daemon;
 use super::journal::chain;
 use super::spec::{Difference, Spec};
 use super::state::{Ending, unix_now};
+use super::{Daemon, check_connections};
 use crate::config;
 use crate::config::sections::Config;
 use crate::export::view::Refusal;
@@ -66,6 +66,7 @@ impl Daemon {
         // Named above, and not taken: the loads stay those of the shard that this daemon began as.
         config.shard = self.config.shard;
         let specs = Spec::all(&config, &self.settings.environment).map_err(|error| chain(error.as_ref()))?;
+        check_connections(&specs).map_err(|error| error.to_string())?;
         Ok(ReadAgain { config, specs, wants_restart })
     }
 
