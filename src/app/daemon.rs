@@ -154,7 +154,7 @@ impl Daemon {
         let address = server.address();
         for spec in specs {
             let name = spec.name.clone();
-            state.start(spec, None).await.with_context(|| format!("loads.{name} cannot be started"))?;
+            state.start(spec, None, false).await.with_context(|| format!("loads.{name} cannot be started"))?;
         }
         state.restore(saved);
         state.phase = Phase::Running;

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use steadyload::sim::truth::End;
 
-use crate::rig::{Watch, answered, base, bearer, behind, command, goes_on, json, kinds, load, quick};
+use crate::rig::{Watch, answered, base, bearer, behind, command, goes_on, json, kinds, let_pass, load, quick};
 use crate::support::{Daemon, Folder, Samples, until};
 
 /// Has another configuration read, and says whether it is in force.
@@ -198,6 +199,25 @@ fn a_pause_is_shed_by_an_open_loop_and_nothing_to_a_closed_one() {
     }
     let kinds = kinds(&daemon, Some("open"));
     assert_eq!(kinds, ["paused", "resumed"]);
+}
+
+#[test]
+fn a_paused_load_that_becomes_another_kind_of_loop_stays_paused() {
+    let (gateway, folder) = (quick(), Folder::new());
+    let token = folder.write("token", "sesame");
+    let server = format!("[server]\nadmin_token_file = {:?}\n", token.display().to_string());
+    let text = |pace: &str| server.clone() + &base(gateway.address, "") + &load("a", pace);
+    let daemon = Daemon::start(&folder.write("c.toml", &text("rate = 50")), &[]);
+    goes_on(&daemon, "a", 5.0);
+    assert_eq!(daemon.ask("POST", "/api/v1/loads/a/pause", &bearer("sesame")).0, 200);
+    daemon.scrape_until("nothing is in flight", |samples| samples.sum("requests_in_flight", &[]) == 0.0);
+    let sent = gateway.truth.all().len();
+    for pace in ["concurrency = 8", "rate = 500"] {
+        assert!(reload(&daemon, &folder, &text(pace)));
+        let_pass(Duration::from_millis(300));
+        assert_eq!(daemon.scrape().get("load_paused", &[("load", "a")]), Some(1.0));
+        assert_eq!(gateway.truth.all().len(), sent, "{pace}");
+    }
 }
 
 #[test]

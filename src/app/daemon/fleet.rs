@@ -59,15 +59,21 @@ impl Fleet {
         Ok(Self { workers: Vec::new(), most, preparer, next_driver: 0, indices: BTreeMap::new() })
     }
 
-    /// Starts a load on the thread that carries the fewest.
-    pub(super) async fn start(&mut self, spec: &Spec, account: usize) -> anyhow::Result<Place> {
+    /// Starts a load on the thread that carries the fewest. One that is `paused` sends nothing until it is told to go on.
+    pub(super) async fn start(&mut self, spec: &Spec, account: usize, paused: bool) -> anyhow::Result<Place> {
         let first_index = self.indices.get(&spec.name).copied().unwrap_or(0);
         let worker = self.least_busy()?;
         let driver = DriverId(self.next_driver);
+        let now = clock::now();
+        let mut schedule = spec.schedule(first_index, now)?;
+        if paused {
+            // Before its first instant and not after the start, when it might have sent something. So there is nothing to count.
+            schedule.apply(now.checked_sub(Duration::from_nanos(1)).unwrap_or(now), Event::Pause, |_| {});
+        }
         let job = Job {
             id: driver,
             account,
-            schedule: spec.schedule(first_index, clock::now())?,
+            schedule,
             link: spec.link.clone(),
             prompts: self.preparer.prepare(spec.source(first_index, first_index)).await,
             slo: spec.load.slo,

@@ -104,7 +104,7 @@ impl Daemon {
             }
         }
         for (name, spec) in new {
-            self.state.start(spec, None).await.with_context(|| format!("loads.{name} cannot be started"))?;
+            self.state.start(spec, None, false).await.with_context(|| format!("loads.{name} cannot be started"))?;
             done.0.push(format!("{name} begins"));
         }
         Ok(done)
@@ -139,14 +139,7 @@ impl Daemon {
                 let replaced = difference == Difference::Restart;
                 let ending = if replaced { Ending::Replaced } else { Ending::Removed };
                 self.state.stop(name, ending).await?;
-                self.state.start(spec, replaced.then_some(account)).await?;
-                if let Some(load) = self.state.running(name)
-                    && paused
-                {
-                    load.paused = true;
-                    let place = load.place;
-                    self.state.fleet.tell(place, Event::Pause).await?;
-                }
+                self.state.start(spec, replaced.then_some(account), paused).await?;
             }
         }
         let how = match difference {

@@ -119,14 +119,14 @@ impl State {
     }
 
     /// Starts a load, under an account of its own unless it goes on with one.
-    pub(super) async fn start(&mut self, spec: Spec, account: Option<usize>) -> anyhow::Result<()> {
+    pub(super) async fn start(&mut self, spec: Spec, account: Option<usize>, paused: bool) -> anyhow::Result<()> {
         let account = account.unwrap_or_else(|| self.ledger.open());
-        let place = self.fleet.start(&spec, account).await?;
+        let place = self.fleet.start(&spec, account, paused).await?;
         let counted = self.ledger.totals(account);
         let active = Active {
             account,
             place,
-            paused: false,
+            paused,
             next_index: 0,
             ending: None,
             gone: false,
