@@ -7,7 +7,7 @@ use std::time::Duration;
 use steadyload::sim::truth::End;
 
 use crate::rig::{Watch, answered, base, bearer, behind, command, goes_on, json, kinds, let_pass, load, quick};
-use crate::support::{Daemon, Folder, Samples, until};
+use crate::support::{Beside, Daemon, Folder, Samples, until};
 
 /// Has another configuration read, and says whether it is in force.
 fn reload(daemon: &Daemon, folder: &Folder, text: &str) -> bool {
@@ -68,6 +68,29 @@ fn what_changes_changes_and_no_series_is_interrupted() {
     // A change of the target concerns every load on it, once there and once back; nothing else concerned this one.
     assert_eq!(log.matches("steady changes").count(), 2, "{log}");
     assert_eq!(daemon.stop().0, Some(0));
+}
+
+#[test]
+fn a_load_that_comes_back_before_it_has_ended_is_one_series() {
+    let folder = Folder::new();
+    let gateway = Beside::start(&[("ttft", "5ms"), ("gap", "700ms")]);
+    let steady = base(gateway.address, "") + &load("steady", "rate = 20");
+    let both = steady.clone() + &load("a", "concurrency = 3");
+    let daemon = Daemon::start(&folder.write("c.toml", &both), &[]);
+    let streaming = |samples: &Samples| samples.get("requests_in_flight", &[("load", "a")]) == Some(3.0);
+    daemon.scrape_until("it streams", streaming);
+    let watch = Watch::over(&daemon, &["steady", "a"]);
+    for again in [both.clone(), steady.clone() + &load("a", "rate = 5"), both] {
+        assert!(reload(&daemon, &folder, &steady));
+        assert!(reload(&daemon, &folder, &again));
+        let samples = daemon.scrape();
+        assert_eq!(samples.all("requests_planned_total", &[("load", "a")]).count(), 1);
+        let before = samples.sum("requests_planned_total", &[("load", "a")]);
+        daemon.scrape_until("it goes on", |samples| {
+            samples.sum("requests_planned_total", &[("load", "a")]) > before + 2.0
+        });
+    }
+    watch.finish();
 }
 
 #[test]

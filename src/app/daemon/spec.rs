@@ -83,6 +83,12 @@ impl Spec {
         loads.collect()
     }
 
+    /// What its series are told apart by: load, target, model.
+    pub(super) fn labels(&self) -> (&str, &str, &str) {
+        let Target { name, model, .. } = &*self.link.target;
+        (&self.name, name, model)
+    }
+
     /// What a minute of it is saved under.
     pub(super) fn series(&self) -> Series {
         let Workload { input_tokens, output_tokens, seed } = &self.workload;
@@ -166,7 +172,7 @@ impl Spec {
     /// What has to be done to make `self` into `new`.
     pub(super) fn difference(&self, new: &Self) -> Difference {
         let (ours, theirs) = (&*self.link.target, &*new.link.target);
-        if (&ours.name, &ours.model) != (&theirs.name, &theirs.model) {
+        if self.labels() != new.labels() {
             return Difference::Another;
         }
         if matches!(self.load.pace, Pace::Rate(_)) != matches!(new.load.pace, Pace::Rate(_)) {

@@ -118,9 +118,10 @@ impl State {
         self.events.note(unix_now(), kind, load, text);
     }
 
-    /// Starts a load, under an account of its own unless it goes on with one.
+    /// Starts a load, under an account of its own unless it goes on with one: with the one that it is given, or with that of a
+    /// load of the same labels whose last requests have not ended. There can be but one series of a name.
     pub(super) async fn start(&mut self, spec: Spec, account: Option<usize>, paused: bool) -> anyhow::Result<()> {
-        let account = account.unwrap_or_else(|| self.ledger.open());
+        let account = account.or_else(|| self.come_back(&spec)).unwrap_or_else(|| self.ledger.open());
         let place = self.fleet.start(&spec, account, paused).await?;
         let counted = self.ledger.totals(account);
         let active = Active {
@@ -141,6 +142,18 @@ impl State {
         let at = self.loads.partition_point(|load| load.spec.name < active.spec.name);
         self.loads.insert(at, active);
         Ok(())
+    }
+
+    /// The account of a load that was removed and has not ended, if `spec` is that load again.
+    fn come_back(&mut self, spec: &Spec) -> Option<usize> {
+        let is_it = |load: &&mut Active| load.ending == Some(Ending::Removed) && load.spec.labels() == spec.labels();
+        let load = self.loads.iter_mut().find(is_it)?;
+        load.ending = Some(Ending::Replaced);
+        let (account, is_the_same) = (load.account, load.spec.series() == spec.series());
+        if !is_the_same {
+            self.reset_windows(account);
+        }
+        Some(account)
     }
 
     /// The load of this name, unless it is about to end.
@@ -320,16 +333,18 @@ impl State {
 
     /// Loads whose last request has ended. At a shutdown they are kept to be shown.
     fn let_go(&mut self, reports: &[(usize, Report<Delta>)]) {
+        let mut gone = Vec::new();
         for load in self.loads.iter_mut().filter(|load| load.ending.is_some() && !load.gone) {
             load.gone = Fleet::standing(reports, load.place) == Some(None);
             if load.gone {
                 self.fleet.ended(load.place);
-                if load.ending == Some(Ending::Removed) {
-                    self.ledger.remove(load.account);
-                }
+                gone.push(load.account);
             }
         }
         self.loads.retain(|load| !load.gone || load.ending == Some(Ending::Shutdown));
+        // An account may have several loops, of which all but one end.
+        gone.retain(|account| self.loads.iter().all(|load| load.account != *account));
+        gone.into_iter().for_each(|account| self.ledger.remove(account));
     }
 
     fn close(&mut self, ended: Ended) {
