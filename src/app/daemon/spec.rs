@@ -63,7 +63,8 @@ impl Spec {
         let mut links = BTreeMap::new();
         for (name, target) in &config.targets {
             let context = || format!("targets.{name} cannot be used");
-            let secrets = Secrets::read(target, environment).with_context(context)?;
+            let secrets = Secrets::read(target, environment)
+                .with_context(|| format!("targets.{name}: its key (api_key_*) or a secret header cannot be read"))?;
             let tls = match trusted.get(&target.ca_file) {
                 Some(tls) => Arc::clone(tls),
                 None => tls::client_config(target.ca_file.as_deref()).with_context(context)?,
@@ -277,6 +278,21 @@ loads.a.rate=9";
             (&["targets.s.model=n"], Difference::Another),
         ] {
             assert_eq!(spec(&[]).difference(&spec(changes)), expected, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_has_vanished_since_the_check_names_its_setting_and_its_file() {
+        let key = std::env::temp_dir().join(format!("steadyload-key-{}", std::process::id()));
+        fs::write(&key, "sk-1").unwrap();
+        let settings = BASE.lines().map(str::to_owned).chain([format!("targets.s.api_key_file={}", key.display())]);
+        let overrides = settings.map(|line| line.split_once('=').map(|(k, v)| (k.to_owned(), v.to_owned())).unwrap());
+        let request = LoadRequest { files: Vec::new(), overrides: overrides.collect() };
+        let loaded = config::load(&request, &Environment::default()).unwrap();
+        fs::remove_file(&key).unwrap();
+        let error = format!("{:#}", Spec::all(&loaded.config, &Environment::default()).unwrap_err());
+        for part in ["targets.s", "api_key_", &key.display().to_string()] {
+            assert!(error.contains(part), "{part}: {error}");
         }
     }
 
