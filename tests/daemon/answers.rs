@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::rig::{base, faulty, json, kinds, load};
+use crate::rig::{answered, base, faulty, json, kinds, load};
 use crate::support::{Daemon, Folder, Samples, until};
 
 #[test]
@@ -44,4 +44,26 @@ fn compare(status: &Value, samples: &Samples) {
             assert_eq!(Some(count(n)), samples.get(name, &[("load", load), (label, value)]), "{load} {value}");
         }
     }
+}
+
+#[test]
+fn notable_requests_are_found_in_the_log_of_the_gateway() {
+    let gateway = faulty(&[("ttft", "lognormal:20ms,0.5"), ("gap", "1ms")], &["status:code=503,share=0.3"]);
+    let folder = Folder::new();
+    let text = base(gateway.address, "") + &load("a", "rate = 50") + &load("b", "concurrency = 2");
+    let daemon = Daemon::start(&folder.write("c.toml", &text), &[]);
+    daemon.scrape_until("there are some", |samples| answered(samples, "a") > 60.0 && answered(samples, "b") > 60.0);
+    for load in ["a", "b"] {
+        let requests = json(&daemon, &format!("/api/v1/requests?load={load}"));
+        for (list, outcome, status) in [("slowest", "ok", 200), ("failed", "http_5xx", 503)] {
+            let requests = requests["loads"][load][list].as_array().unwrap();
+            assert!((1..=50).contains(&requests.len()), "{load} {list}: {}", requests.len());
+            for request in requests {
+                let truth = gateway.truth.get(request["request_id"].as_str().unwrap());
+                let truth = truth.unwrap_or_else(|| panic!("the gateway has not seen {request}"));
+                assert_eq!((truth.status, request["outcome"].as_str()), (status, Some(outcome)), "{request}");
+            }
+        }
+    }
+    assert_eq!(daemon.get("/api/v1/requests?load=nobody").0, 404);
 }
