@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 const IMPATIENT: i32 = 130;
 
 /// What comes so soon after the first is its echo. People who press Ctrl-C twice take longer.
-const ECHO: Duration = Duration::from_millis(150);
+pub const ECHO: Duration = Duration::from_millis(150);
 
 /// Signals that may wait; the same one twice says no more than once.
 const WAITING: usize = 16;

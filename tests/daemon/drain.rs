@@ -1,5 +1,10 @@
 //! The end: what is in flight goes on for its grace, what is left is canceled, and `/metrics` goes last.
 
+use std::process::Command;
+
+use steadyload::app::signals;
+use steadyload::clock;
+
 use crate::rig::{answered, base, bearer, faulty, load};
 use crate::support::{Beside, Daemon, Folder, Samples, try_ask, until};
 
@@ -66,8 +71,25 @@ fn a_second_signal_ends_at_once_with_130() {
         let mut daemon = started(&two_kinds(&well, &stuck, "90s"), &folder);
         daemon.signal(first);
         until("it drains", || daemon.get("/-/ready").0 == 503);
+        let heard = clock::now();
+        until("a second signal is no echo any more", || clock::now() - heard > 2 * signals::ECHO);
         daemon.signal(second);
         assert_eq!(daemon.ended().code(), Some(130), "{first}, {second}: {}", daemon.log());
+    }
+}
+
+/// Whoever signals a process and its group sends two and means one.
+#[test]
+fn the_echo_of_a_signal_is_no_second_one() {
+    let ((well, stuck), folder) = (gateways(), Folder::new());
+    for signal in ["TERM", "INT"] {
+        let daemon = started(&two_kinds(&well, &stuck, "1s"), &folder);
+        // One process sends both, so that they are microseconds apart.
+        let pid = daemon.child.id().to_string();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &pid, &pid, &pid]).status().unwrap();
+        assert!(sent.success());
+        let mut daemon = daemon;
+        assert_eq!(daemon.ended().code(), Some(0), "{signal}: {}", daemon.log());
     }
 }
 
