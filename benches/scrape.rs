@@ -104,6 +104,7 @@ fn view(loads: usize) -> Arc<View> {
         pace: Some(Pace::Rate(Rate::of(3.5))),
         paused: None,
         not_kept: false,
+        failing: Vec::new(),
         last_success_unix: Some(TAKEN.as_secs_f64()),
         itl_basis: ItlBasis::Token,
     };

@@ -65,11 +65,11 @@ pub fn main() -> ExitCode {
     let ended = match cli.command {
         Command::Run(args) => run::run(&args, cli.logging),
         Command::Check(args) => {
-            let _level_is_fixed = cli.logging.start(QUIET);
+            let _logging = cli.logging.start(QUIET);
             check::run(&args)
         }
         Command::Gateway(args) => {
-            let _level_is_fixed = cli.logging.start(QUIET);
+            let _logging = cli.logging.start(QUIET);
             gateway::run(&args)
         }
         Command::Metrics(args) => metrics::run(&args),

@@ -66,7 +66,11 @@ const PARTS: [(&str, &[&str], &[&str]); 11] = [
         &["domain", "clock", "config", "store", "load", "measure", "watch", "export", "sim"],
         &["anyhow", "sd_notify", "signal_hook", "url"],
     ),
-    ("cli", &["app", "config", "export", "sim", "watch"], &["anyhow", "clap", "tracing_subscriber", "url"]),
+    (
+        "cli",
+        &["app", "config", "export", "sim", "watch"],
+        &["anyhow", "clap", "tracing_appender", "tracing_subscriber", "url"],
+    ),
 ];
 
 /// Crates that are tools of the language rather than a decision of one part.

@@ -413,3 +413,18 @@ fn help_and_version_are_there() {
         expect(&run(args), 0, &["Usage"]);
     }
 }
+
+#[test]
+fn a_pipe_instead_of_a_file_is_told_apart_and_not_waited_for() {
+    let folder = Folder::new("fifo");
+    let path = folder.0.join("c.toml");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    expect(&run(&["check", "-c", path.to_str().unwrap()]), 2, &["is a pipe or a device, wants a file"]);
+}
+
+#[test]
+fn a_mistyped_level_is_refused_and_does_not_silence_the_log() {
+    for level in ["inof", "steadyload=loud"] {
+        expect(&run(&["gateway", "--list", "--log-level", level]), 2, &["--log-level"]);
+    }
+}

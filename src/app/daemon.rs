@@ -47,7 +47,7 @@ use crate::config::sections::{Buckets, Config, LogLevel};
 use crate::config::{Environment, LoadRequest, Loaded};
 use crate::domain::secret::Secret;
 use crate::export::http::{self, Server, Surface};
-use crate::export::view::{Change, PauseReason, Phase, Refusal, Request, View};
+use crate::export::view::{Change, Phase, Refusal, Request, View};
 use crate::load::client::hint::Surroundings;
 use crate::load::schedule::Event;
 use crate::watch::client_health::descriptors::{DescriptorError, check_descriptors};
@@ -77,6 +77,8 @@ pub struct Settings {
     pub loaded: Loaded,
     /// Sets what is logged; does nothing where the command line has decided that.
     pub set_log_level: Box<dyn Fn(LogLevel)>,
+    /// How many lines of the log were dropped because nobody read them.
+    pub dropped_log_lines: Box<dyn Fn() -> u64>,
 }
 
 impl std::fmt::Debug for Settings {
@@ -163,21 +165,22 @@ impl Daemon {
         daemon.second().await?;
         // Only now: whoever is told looks at once, and is to see the loads and what was saved of them.
         let loads = daemon.state.loads.len();
-        daemon.state.note("started", None, format!("{loads} loads run; metrics at http://{address}/metrics"));
+        daemon.state.note("started", None, format!("{} at work; metrics at http://{address}/metrics", counted(loads)));
         daemon.show_now();
-        daemon.supervisor.ready(&format!("{loads} loads"));
+        daemon.supervisor.ready(&counted(loads));
         Ok(daemon)
     }
 
     /// Ends a second and shows it.
     async fn second(&mut self) -> anyhow::Result<()> {
-        // Absolute, but nothing is caught up after a stall.
-        self.next_second = (self.next_second + SECOND).max(clock::now());
+        // Absolute, but nothing is caught up after a stall: a second that lasted a few milliseconds says nothing.
+        let (next, now) = (self.next_second + SECOND, clock::now());
+        self.next_second = if next > now { next } else { now + SECOND };
         if !self.state.is_whole() {
             bail!("a thread of the daemon has ended unasked; its last words are above");
         }
         let view = self.state.second().await?;
-        self.views.send_replace(Arc::new(view));
+        self.show(view);
         self.supervisor.alive();
         Ok(())
     }
@@ -203,14 +206,20 @@ impl Daemon {
         load.paused = paused;
         let place = load.place;
         self.state.fleet.tell(place, event).await?;
-        self.state.note(kind, Some(name), format!("load {name} was {kind} over the API ({})", PauseReason::Api.name()));
+        self.state.note(kind, Some(name), format!("{kind} over the API"));
         self.show_now();
         Ok(Ok(format!("load {name} is {kind}")))
     }
 
     /// What was just changed is in the next answer.
     fn show_now(&mut self) {
-        self.views.send_replace(Arc::new(self.state.view_now()));
+        let view = self.state.view_now();
+        self.show(view);
+    }
+
+    fn show(&self, mut view: View) {
+        view.dropped.push(("log", (self.settings.dropped_log_lines)()));
+        self.views.send_replace(Arc::new(view));
     }
 
     /// Nothing new is sent from now on.
@@ -244,6 +253,11 @@ impl Daemon {
     }
 }
 
+/// So many loads, in words.
+fn counted(loads: usize) -> String {
+    format!("{loads} load{}", if loads == 1 { "" } else { "s" })
+}
+
 /// Whether there are descriptors for the connections of these loads.
 fn check_connections(specs: &[Spec]) -> Result<(), DescriptorError> {
     let connections: u64 = specs.iter().map(|spec| u64::from(spec.connections())).sum();
@@ -262,10 +276,11 @@ fn open_state(config: &Config) -> anyhow::Result<(Option<Journal>, Vec<journal::
         tracing::warn!(path = %torn.path.display(), bytes = torn.bytes, "a record that was never finished was cut off");
     }
     for aside in &opened.set_aside {
-        tracing::warn!(?aside, "a damaged file was set aside");
+        let path = aside.path.display();
+        tracing::warn!(damage = %aside.damage, "a damaged hour of saved minutes is kept aside as {path} and is not read");
     }
     tracing::info!(records = opened.records, expired = opened.expired, "state read from {}", dir.display());
-    Ok((Some(Journal::start(log).with_context(context)?), saved))
+    Ok((Some(Journal::start(log, dir).with_context(context)?), saved))
 }
 
 /// Starts the server with a first picture.

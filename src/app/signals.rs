@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator;
 use tokio::sync::mpsc;
@@ -56,6 +56,8 @@ impl Signals {
 
     fn over(signals: &[i32]) -> io::Result<Self> {
         let impatient = Arc::new(AtomicBool::new(false));
+        // A file that may not grow is an error of its write, not the end of the process.
+        flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         for signal in [SIGTERM, SIGINT] {
             flag::register_conditional_shutdown(signal, IMPATIENT, Arc::clone(&impatient))?;
         }

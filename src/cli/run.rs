@@ -7,7 +7,7 @@ use tokio::runtime::Builder;
 
 use crate::app::daemon;
 use crate::app::signals::Signals;
-use crate::cli::logging::Logging;
+use crate::cli::logging::{Logging, Started};
 use crate::cli::{Exit, complain, configuration};
 use crate::config::{self, Environment, LoadRequest};
 
@@ -38,11 +38,17 @@ pub(super) fn run(args: &Args, logging: Logging) -> anyhow::Result<Exit> {
             return Ok(Exit::Misconfigured);
         }
     };
-    let set_log_level = logging.start(loaded.config.log);
+    let Started { set_level, dropped, writing: _writing } = logging.start(loaded.config.log);
     for warning in &loaded.warnings {
         tracing::warn!("{}", warning.to_string().trim_end());
     }
-    let settings = daemon::Settings { request, environment, loaded, set_log_level };
+    let settings = daemon::Settings {
+        request,
+        environment,
+        loaded,
+        set_log_level: set_level,
+        dropped_log_lines: Box::new(move || dropped.dropped_lines() as u64),
+    };
     runtime.block_on(daemon::run(settings, signals))?;
     Ok(Exit::Fine)
 }

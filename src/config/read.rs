@@ -91,6 +91,10 @@ fn read_text(path: &Path) -> Result<String, Box<(String, Option<String>)>> {
     if path.is_dir() {
         return Err(fault("is a directory, wants a file", "name the file in it"));
     }
+    // Opening a pipe that nobody writes to would wait for ever, and a daemon's reload with it.
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(fault("is a pipe or a device, wants a file", "write it to a file first"));
+    }
     let mut bytes = Vec::new();
     // One byte more than allowed tells too long from just fitting, and a device cannot fill the memory.
     File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)).map_err(|error| {

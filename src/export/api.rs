@@ -72,6 +72,7 @@ fn load_status(load: &LoadView, counts: &LoadSnapshot) -> Value {
         "pace": pace(load.pace.as_ref()),
         "paused": load.paused.map(|reason| reason.name()),
         "not_kept": load.not_kept,
+        "failing": load.failing.iter().map(|outcome| outcome.name()).collect::<Vec<_>>(),
         "last_success_unix": load.last_success_unix,
         "planned": totals.planned(),
         "in_flight": counts.in_flight(),

@@ -77,7 +77,7 @@ fn body(html: &mut String, view: &View) -> fmt::Result {
 fn loads(html: &mut String, view: &View) -> fmt::Result {
     html.push_str(
         "<table>\n<tr><th>load</th><th>target</th><th>model</th><th>pace</th><th>state</th><th class=\"n\">planned</th>\
-         <th class=\"n\">in flight</th><th class=\"n\">ok</th><th class=\"n\">TTFT P99, 5 min</th><th class=\"n\">n</th></tr>\n",
+         <th class=\"n\">in flight</th><th class=\"n\">ok</th><th class=\"n\">failed</th><th class=\"n\">TTFT P99, 5 min</th><th class=\"n\">n</th></tr>\n",
     );
     for (load, counts) in view.loads() {
         row(html, load, counts)?;
@@ -93,17 +93,21 @@ fn row(html: &mut String, load: &LoadView, counts: &LoadSnapshot) -> fmt::Result
         Some(Pace::Concurrency(workers)) => format!("{workers} at a time"),
     };
     let state = match (load.paused, load.not_kept) {
-        (Some(_), _) => "paused",
-        (None, true) => "not kept by the gateway",
-        (None, false) => "kept",
+        (Some(_), _) => "paused".to_owned(),
+        (None, true) => "not kept by the gateway".to_owned(),
+        (None, false) => "kept".to_owned(),
     };
+    let failing: Vec<_> = load.failing.iter().map(|outcome| outcome.name()).collect();
+    let state = if failing.is_empty() { state } else { format!("{state}, failing: {}", failing.join(", ")) };
+    let failed = |outcome: &Outcome| !outcome.is_answered() && *outcome != Outcome::Canceled;
+    let failed: u64 = Outcome::ALL.into_iter().filter(failed).map(|outcome| counts.totals.outcome(outcome)).sum();
     let ttft = counts.windows.window(Length::FiveMinutes).metric(Metric::Ttft);
     let p99 = ttft.quantile(Quantile::P99);
     let p99 = p99.map_or("–".to_owned(), |p99| format!("{:.1} ms", p99.value.as_secs_f64() * 1000.0));
     writeln!(
         html,
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{pace}</td><td>{state}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-         <td class=\"n\">{}</td><td class=\"n\">{p99}</td><td class=\"n\">{}</td></tr>",
+         <td class=\"n\">{}</td><td class=\"n\">{failed}</td><td class=\"n\">{p99}</td><td class=\"n\">{}</td></tr>",
         Escaped(&load.name),
         Escaped(&load.target),
         Escaped(&load.model),

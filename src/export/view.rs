@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::config::sections::Pace;
+use crate::domain::outcome::Outcome;
 use crate::domain::sample::ItlBasis;
 use crate::measure::snapshot::{LoadSnapshot, Snapshot};
 use crate::watch::client_health::{Health, Process};
@@ -52,6 +53,8 @@ pub struct LoadView {
     pub paused: Option<PauseReason>,
     /// Its pace was not kept within the last minute, and that was the gateway's doing.
     pub not_kept: bool,
+    /// How requests have failed within the last minute.
+    pub failing: Vec<Outcome>,
     /// When a request last ended `ok`, in Unix seconds.
     pub last_success_unix: Option<f64>,
     /// What an inter-token latency will stand for as long as nothing has been recorded.

@@ -138,6 +138,8 @@ pub struct Process {
 /// What a second was like: what `client_health` judges.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Second {
+    /// How long it lasted: one second, but for a process that stood still. Less than one and a half counts as one.
+    pub lasted: Duration,
     /// The largest schedule lag of a request that ended in it.
     pub schedule_lag: Option<Duration>,
     /// Arrivals shed as late.
@@ -184,6 +186,12 @@ impl FromIterator<TaintReason> for Reasons {
 }
 
 impl Second {
+    /// How many seconds it stands for, at least one.
+    fn count(&self) -> u32 {
+        let rounded = self.lasted.saturating_add(Duration::from_millis(500)).as_secs();
+        u32::try_from(rounded).unwrap_or(u32::MAX).max(1)
+    }
+
     /// Why this second is tainted. What could not be read taints nothing.
     #[must_use]
     pub fn taint(&self) -> Reasons {
@@ -236,12 +244,12 @@ impl Health {
         for reason in TaintReason::ALL {
             let at = reason as usize;
             if self.now.contains(reason) {
-                self.seconds[at] += 1;
+                self.seconds[at] += u64::from(second.count());
                 self.calm[at] = 0;
                 changes.began.0[at] = !self.reported.contains(reason);
                 self.reported.0[at] = true;
             } else if self.reported.contains(reason) {
-                self.calm[at] += 1;
+                self.calm[at] = self.calm[at].saturating_add(second.count());
                 changes.ended.0[at] = self.calm[at] >= CALM_SECONDS;
                 self.reported.0[at] = !changes.ended.contains(reason);
             }
@@ -282,11 +290,12 @@ impl MinuteHealth {
     ///
     /// A tainted second counts as one even when the load was paused in it: requests that were sent before may have ended in it.
     pub fn add(&mut self, second: &Second, health: &Health, under_load: bool) {
-        self.seconds += 1;
+        let count = second.count();
+        self.seconds = self.seconds.saturating_add(count);
         if health.is_tainted() {
-            self.tainted += 1;
+            self.tainted = self.tainted.saturating_add(count);
         } else if under_load {
-            self.covered += 1;
+            self.covered = self.covered.saturating_add(count);
         }
         if second.event_loop_delay > STALL {
             self.stalled += second.event_loop_delay;
@@ -298,7 +307,7 @@ impl MinuteHealth {
     #[must_use]
     pub fn is_tainted(&self) -> bool {
         let stalled = self.stalled > Duration::from_secs(self.seconds.into()) / STALLED_PART;
-        self.tainted * BEARABLE_PART > self.seconds || stalled
+        self.tainted.saturating_mul(BEARABLE_PART) > self.seconds || stalled
     }
 
     /// Time under load in which the client was well, to the second.

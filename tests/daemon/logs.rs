@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use serde_json::Value;
@@ -179,4 +179,37 @@ fn a_log_that_nobody_reads_any_more_stops_nothing() {
     });
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// A container runtime that is stuck, a full pipe: whoever reads the log must not be able to stop the load.
+#[test]
+fn a_log_that_nobody_reads_stops_neither_load_nor_numbers_nor_the_end() {
+    let folder = Folder::new();
+    let config = folder.write("c.toml", &(base(nobody(), "") + &load("a", "rate = 2000\nmax_in_flight = 1000")));
+    let mut child = command(&config, &["--log-level", "warn,steadyload=debug"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("metrics at http://") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    let address: SocketAddr = line.split("http://").nth(1).unwrap().split('/').next().unwrap().parse().unwrap();
+    // From here on nobody reads, and a line is written for each request.
+    let scrape = || {
+        try_ask(address, "GET", "/metrics", "")
+            .map_or_else(|_| Samples::default(), |(_, _, text)| Samples::parse(&text))
+    };
+    let counted = |samples: &Samples| samples.sum("requests_planned_total", &[]);
+    let dropped = |samples: &Samples| samples.sum("dropped_total", &[("queue", "log")]);
+    until("lines are dropped", || dropped(&scrape()) > 100.0);
+    let before = counted(&scrape());
+    until("the load goes on", || counted(&scrape()) > before + 2000.0);
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let mut status = None;
+    until("it ends", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().code(), Some(0));
+    drop(stderr);
 }

@@ -68,6 +68,11 @@ pub(super) enum Told {
 }
 
 impl Failures {
+    /// How requests have failed within the last minute.
+    pub(super) fn open(&self) -> Vec<Outcome> {
+        self.open.keys().copied().collect()
+    }
+
     /// Takes in how many requests ended so in the last second, and says what is to be told.
     pub(super) fn step(&mut self, now: Instant, outcome: Outcome, count: u64) -> Option<Told> {
         let Some(streak) = self.open.get_mut(&outcome) else {

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -74,12 +74,13 @@ impl Journal {
     }
 
     /// Starts the thread.
-    pub(super) fn start(log: Log) -> io::Result<Self> {
+    pub(super) fn start(log: Log, dir: &Path) -> io::Result<Self> {
+        let dir = dir.join(FOLDER);
         let (queue, received) = sync_channel(QUEUE);
         let standing = Arc::new(Mutex::new(StateView { saved: true, saved_unix: None }));
         let shown = Arc::clone(&standing);
         let thread =
-            thread::Builder::new().name("state".to_owned()).spawn(move || write_all(log, &received, &shown))?;
+            thread::Builder::new().name("state".to_owned()).spawn(move || write_all(log, dir, &received, &shown))?;
         Ok(Self { queue, standing, dropped: 0, thread })
     }
 
@@ -115,10 +116,27 @@ impl Journal {
     }
 }
 
-fn write_all(mut log: Log, received: &Receiver<(SystemTime, Vec<u8>)>, standing: &Mutex<StateView>) {
+/// The log, anew if its folder was taken away: what was in it is gone, what comes need not be.
+fn reopened(log: Log, dir: &Path) -> Log {
+    if dir.exists() {
+        return log;
+    }
+    match Log::open(dir, KIND, SCHEMA, KEEP, clock::wall_now()) {
+        Ok((new, _)) => {
+            tracing::warn!("the folder of the saved minutes had been removed; {} is there again", dir.display());
+            new
+        }
+        Err(_) => log,
+    }
+}
+
+fn write_all(mut log: Log, dir: PathBuf, received: &Receiver<(SystemTime, Vec<u8>)>, standing: &Mutex<StateView>) {
     let mut waiting: VecDeque<(SystemTime, Vec<u8>)> = VecDeque::new();
     let mut failing = false;
     while let Ok(minute) = received.recv() {
+        if failing {
+            log = reopened(log, &dir);
+        }
         if waiting.len() == WAITING {
             waiting.pop_front();
             tracing::error!("an hour could not be saved; its oldest minute is lost");
@@ -228,5 +246,32 @@ mod tests {
         assert_eq!(whole, 2);
         assert_eq!(decode(&[0xff; 64]), None);
         assert_eq!(decode(&[1, 0, 0, 0, 0xff, 0, 0, 0, 0]), None, "no UTF-8");
+    }
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "it waits for the thread that writes")]
+    fn a_folder_that_is_taken_away_is_made_again() {
+        let dir = std::env::temp_dir().join(format!("steadyload-journal-{}", std::process::id()));
+        let (log, _, _) = Journal::open(&dir).unwrap();
+        let mut journal = Journal::start(log, &dir).unwrap();
+        let now = clock::wall_now();
+        let until = |journal: &Journal, holds: fn(StateView) -> bool| {
+            (0..2000).any(|_| {
+                holds(journal.standing()) || {
+                    thread::sleep(Duration::from_millis(5));
+                    false
+                }
+            })
+        };
+        journal.save(now, &minute());
+        assert!(until(&journal, |standing| standing.saved_unix.is_some()));
+        std::fs::remove_dir_all(&dir).unwrap();
+        journal.save(now, &minute());
+        assert!(until(&journal, |standing| !standing.saved));
+        journal.save(now, &minute());
+        assert!(until(&journal, |standing| standing.saved));
+        journal.finish();
+        let (_, _, saved) = Journal::open(&dir).unwrap();
+        assert_eq!(saved.len(), 2, "the one that could not be saved, and the one after it");
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use super::journal::chain;
 use super::spec::{Difference, Spec};
 use super::state::{Ending, unix_now};
-use super::{Daemon, check_connections};
+use super::{Daemon, check_connections, counted};
 use crate::config;
 use crate::config::sections::Config;
 use crate::export::view::Refusal;
@@ -33,7 +33,7 @@ impl Daemon {
             Ok(new) => self.take_over(new).await,
             Err(report) => Err(report),
         };
-        self.supervisor.ready(&format!("{} loads", self.state.loads.len()));
+        self.supervisor.ready(&counted(self.state.loads.len()));
         match result {
             Ok(done) => {
                 self.state.reload.successful = true;

@@ -82,6 +82,7 @@ pub(super) struct State {
     minutes: Minutes,
     journal: Option<Journal>,
     hour_ends: Instant,
+    second_ended_at: Instant,
     surroundings: Surroundings,
 }
 
@@ -102,6 +103,7 @@ impl State {
             minutes: Minutes::starting(now, unix),
             journal,
             hour_ends: now + HOUR,
+            second_ended_at: now,
             surroundings,
         }
     }
@@ -247,7 +249,9 @@ impl State {
     }
 
     fn absorb(&mut self, reports: &[(usize, Report<Delta>)], now: Instant) -> Second {
-        let mut second = Second { reading: self.probe.read(now, &self.fleet.threads()), ..Second::default() };
+        let lasted = now.saturating_duration_since(self.second_ended_at);
+        self.second_ended_at = now;
+        let mut second = Second { lasted, reading: self.probe.read(now, &self.fleet.threads()), ..Second::default() };
         for (_, report) in reports {
             second.event_loop_delay = second.event_loop_delay.max(report.event_loop_delay);
             for delta in report.delta.loads() {
@@ -272,7 +276,7 @@ impl State {
             self.warn("tainted", None, text);
         }
         for reason in changes.ended.iter() {
-            self.note("untainted", None, format!("the client is well again ({})", reason.name()));
+            self.note("untainted", None, format!("the client has been well for a minute ({})", reason.name()));
         }
         self.client.health = self.health;
     }
@@ -320,13 +324,13 @@ impl State {
         let last = last.map_or_else(String::new, |last| format!("; {last}"));
         let outcome = outcome.name();
         match told {
-            Told::Began => self.warn("failing", Some(&name), format!("a request ended {outcome}{last}")),
+            Told::Began => self.warn("failing", Some(&name), format!("a request failed ({outcome}){last}")),
             Told::Continues(count) => {
-                self.warn("failing", Some(&name), format!("{count} more requests ended {outcome}{last}"));
+                self.warn("failing", Some(&name), format!("{count} more requests failed ({outcome}){last}"));
             }
             Told::Ended(count) => {
                 let more = if count > 0 { format!(", after {count} more") } else { String::new() };
-                self.note("recovered", Some(&name), format!("no request has ended {outcome} for a minute{more}"));
+                self.note("recovered", Some(&name), format!("no request has failed ({outcome}) for a minute{more}"));
             }
         }
     }
@@ -401,6 +405,7 @@ impl State {
             model: target.model.clone(),
             pace: load.spec.part().filter(|_| load.ending.is_none()),
             paused: load.paused.then_some(PauseReason::Api),
+            failing: load.failures.open(),
             not_kept: load.not_kept_at.is_some_and(|at| now.saturating_duration_since(at) < NOT_KEPT),
             last_success_unix: totals
                 .last_success_at
@@ -412,7 +417,7 @@ impl State {
 
 /// What was seen of a reason, for people.
 fn describe(reason: TaintReason, second: &Second) -> String {
-    let Second { schedule_lag, late, no_prompt, local, event_loop_delay, reading } = second;
+    let Second { schedule_lag, late, no_prompt, local, event_loop_delay, reading, .. } = second;
     match reason {
         TaintReason::ScheduleLag => {
             format!("a request left {:.1?} after it was planned", schedule_lag.unwrap_or_default())

@@ -177,3 +177,16 @@ fn every_reason_has_a_name_and_a_place_of_its_own() {
         assert_eq!(reason as usize, place);
     }
 }
+
+#[test]
+fn a_second_that_lasted_for_five_counts_as_five() {
+    let second = |lasted: Duration, late: u64| Second { lasted, late, ..Second::default() };
+    let (mut health, mut minute) = (Health::default(), MinuteHealth::default());
+    for (lasted, late) in [(ms(1000), 0), (ms(1400), 0), (ms(4990), 7), (ms(6), 0), (ms(1000), 0)] {
+        let second = second(lasted, late);
+        health.step(&second);
+        minute.add(&second, &health, true);
+    }
+    assert_eq!(health.seconds(TaintReason::Late), 5);
+    assert_eq!((minute.tainted_seconds(), minute.covered()), (5, Duration::from_secs(4)));
+}

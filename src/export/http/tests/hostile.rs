@@ -55,6 +55,7 @@ async fn at_the_cap_the_next_one_waits_until_a_place_is_free() {
     ask_again(&mut first).await;
     let mut second = connect().await;
     second.write_all(READY).await.unwrap();
+    // Far less than the second after which the first would have been quiet for too long.
     for _ in 0..20 {
         // The server has one thread, and the second asked before this: were it let in, it would have its answer by now.
         ask_again(&mut first).await;
@@ -68,6 +69,22 @@ async fn at_the_cap_the_next_one_waits_until_a_place_is_free() {
     let mut answer = [0; 12];
     timeout(LONG, second.read_exact(&mut answer)).await.unwrap().unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200");
+}
+
+#[tokio::test]
+async fn peers_that_say_nothing_keep_nobody_waiting() {
+    let house = house(traffic(1), Limits { connections: 4, head: 20 * LONG, ..Limits::default() });
+    let address = house.server.address();
+    let mut silent = Vec::new();
+    for said in [&b""[..], b"GET /-/rea", READY, b""] {
+        let mut peer = TcpStream::connect(address).await.unwrap();
+        peer.write_all(said).await.unwrap();
+        silent.push(peer);
+    }
+    for _ in 0..6 {
+        let answered = timeout(LONG, ask(address, "GET /-/healthy", "")).await;
+        assert_eq!(answered.unwrap().status, 200);
+    }
 }
 
 #[tokio::test]

@@ -122,7 +122,7 @@ pub(super) static METRICS: &[Metric] = &[
         subject: Subject::Requests,
         labels: &["code"],
         presence: Presence::When("of each status once it came; beyond 32 of them, together as code other"),
-        help: "Responses by HTTP status, of every request that got a response head",
+        help: "Responses by HTTP status, of every request that got a response head and has ended",
         answers: &[("answers of a kind per second", "sum by (load, code) (rate(steadyload_responses_total[5m]))")],
         source: Source::Load(|load, series| {
             let responses = &load.counts.totals.responses;
@@ -148,7 +148,7 @@ pub(super) static METRICS: &[Metric] = &[
         Requests,
         Requests,
         |totals: &Totals| totals.usage_missing,
-        "Answered requests whose number of output tokens the server did not say; they have no TPOT",
+        "Answered requests whose number of output tokens the server did not say, or said as what cannot be; they have no TPOT",
         &[("should stay 0", "sum by (load) (increase(steadyload_usage_missing_total[1h]))")]
     ),
     counter!(

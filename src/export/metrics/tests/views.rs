@@ -86,6 +86,7 @@ fn loads(loads: usize) -> Vec<LoadView> {
         }),
         paused: None,
         not_kept: false,
+        failing: Vec::new(),
         last_success_unix: None,
         itl_basis: ItlBasis::Token,
     };
