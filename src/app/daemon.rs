@@ -277,7 +277,7 @@ fn open_state(config: &Config) -> anyhow::Result<(Option<Journal>, Vec<journal::
     }
     for aside in &opened.set_aside {
         let path = aside.path.display();
-        tracing::warn!(damage = %aside.damage, "a damaged hour of saved minutes is kept aside as {path} and is not read");
+        tracing::warn!(damage = %aside.damage, "a damaged hour of saved minutes was set aside as {path} and is not read");
     }
     tracing::info!(records = opened.records, expired = opened.expired, "state read from {}", dir.display());
     Ok((Some(Journal::start(log, dir).with_context(context)?), saved))

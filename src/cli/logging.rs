@@ -74,14 +74,15 @@ impl Logging {
 
 /// A filter, every part of which means something: to the library a mistyped level is the name of a module.
 fn directives(text: &str) -> Result<EnvFilter, String> {
-    for part in text.split(',').map(str::trim) {
+    let parts: Vec<_> = text.split(',').map(str::trim).collect();
+    for part in &parts {
         let names_a_place = part.contains(['=', '[', ':']);
         if !names_a_place && part.parse::<LevelFilter>().is_err() {
             return Err(format!("{part:?} is no level, wants error, warn, info, debug, trace or off"));
         }
         part.parse::<Directive>().map_err(|error| format!("{part:?}: {error}"))?;
     }
-    EnvFilter::try_new(text).map_err(|error| error.to_string())
+    EnvFilter::try_new(parts.join(",")).map_err(|error| error.to_string())
 }
 
 /// Other crates' messages are for those who look for their faults.

@@ -50,7 +50,7 @@ fn a_thousand_failures_are_a_handful_of_lines() {
     let daemon = Daemon::start(&folder.write("c.toml", &text), &[]);
     daemon.scrape_until("a thousand fail", |samples| samples.sum("requests_total", &[]) > 2000.0);
     let log = daemon.stop().2;
-    let about_them = log.lines().filter(|line| line.contains("ended connect")).count();
+    let about_them = log.lines().filter(|line| line.contains("(connect)")).count();
     assert!((2..=4).contains(&about_them), "{log}");
     assert!(log.lines().count() < 25, "{log}");
 }

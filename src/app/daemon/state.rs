@@ -324,7 +324,7 @@ impl State {
         let last = last.map_or_else(String::new, |last| format!("; {last}"));
         let outcome = outcome.name();
         match told {
-            Told::Began => self.warn("failing", Some(&name), format!("a request failed ({outcome}){last}")),
+            Told::Began => self.warn("failing", Some(&name), format!("requests fail ({outcome}){last}")),
             Told::Continues(count) => {
                 self.warn("failing", Some(&name), format!("{count} more requests failed ({outcome}){last}"));
             }
