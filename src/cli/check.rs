@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 
 use anyhow::Context;
 use tokio::runtime::Builder;
@@ -11,10 +10,11 @@ use url::Host;
 
 use crate::app::online;
 use crate::app::signals::Stop;
-use crate::cli::{Exit, complain, configuration, say};
+use crate::cli::configuration::{self, Sources};
+use crate::cli::{Exit, complain, say};
 use crate::config::secrets::Secrets;
 use crate::config::sections::{Config, Target};
-use crate::config::{self, Environment, LoadRequest, Loaded, Plan};
+use crate::config::{Environment, Loaded, Plan};
 use crate::sim::Gateway;
 use crate::sim::settings::Settings;
 
@@ -23,12 +23,8 @@ use crate::sim::settings::Settings;
 /// Exit code 0: valid, and with --online every target answered. 1: a target failed. 2: the configuration is wrong.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Configuration file (TOML, JSON or YAML), or a folder with a steadyload.toml; later ones win over earlier ones.
-    #[arg(short, long, required = true, value_name = "FILE")]
-    config: Vec<PathBuf>,
-    /// A setting over everything else, such as loads.canary.rate=2.
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = configuration::key_value)]
-    overrides: Vec<(String, String)>,
+    #[command(flatten)]
+    sources: Sources,
     /// Show the settings in force and where each comes from; no secret is shown.
     #[arg(long)]
     print: bool,
@@ -41,15 +37,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let files = args.config.iter().map(|path| configuration::file(path)).collect();
     let environment = Environment::from_process();
-    let request = LoadRequest { files, overrides: args.overrides.clone() };
-    let loaded = match config::load(&request, &environment) {
-        Ok(loaded) => loaded,
-        Err(faults) => {
-            complain(faults.to_string().trim_end());
-            return Ok(Exit::Misconfigured);
-        }
+    let Some(loaded) = configuration::load(&args.sources.request(), &environment) else {
+        return Ok(Exit::Misconfigured);
     };
     for warning in &loaded.warnings {
         complain(format!("warning: {warning}").trim_end());
