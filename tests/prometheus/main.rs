@@ -15,6 +15,8 @@
 
 mod exact;
 mod one;
+#[path = "../support/promtool.rs"]
+mod promtool;
 mod scene;
 mod server;
 mod shards;

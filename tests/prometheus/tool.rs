@@ -1,24 +1,12 @@
 //! What promtool says of a scrape with traffic and of the configuration that our documents show.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
+use crate::promtool::promtool;
 use crate::scene::{alone, config};
 use crate::server;
 use crate::support::{Beside, Daemon, Folder};
-
-/// Its exit code and all it said.
-fn promtool(arguments: &[&str], input: &str) -> (Option<i32>, String) {
-    let mut command = Command::new("promtool");
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("promtool is missing: tests/run installs it, with the package prometheus");
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    (output.status.code(), said.concat())
-}
 
 #[test]
 fn promtool_finds_nothing_to_say_of_a_daemon_with_traffic() {

@@ -123,16 +123,20 @@ async fn reload(State(front): State<Front>, headers: HeaderMap) -> Response {
     change(&front, &headers, Change::Reload).await
 }
 
-async fn pause(State(front): State<Front>, name: Result<Path<String>, PathRejection>, headers: HeaderMap) -> Response {
-    match name {
-        Ok(Path(load)) => change(&front, &headers, Change::Pause { load }).await,
-        Err(_) => error(StatusCode::BAD_REQUEST, "the name of the load is not UTF-8"),
-    }
+/// The load that a path names.
+type Named = Result<Path<String>, PathRejection>;
+
+async fn pause(State(front): State<Front>, name: Named, headers: HeaderMap) -> Response {
+    change_load(&front, name, &headers, |load| Change::Pause { load }).await
 }
 
-async fn resume(State(front): State<Front>, name: Result<Path<String>, PathRejection>, headers: HeaderMap) -> Response {
+async fn resume(State(front): State<Front>, name: Named, headers: HeaderMap) -> Response {
+    change_load(&front, name, &headers, |load| Change::Resume { load }).await
+}
+
+async fn change_load(front: &Front, name: Named, headers: &HeaderMap, into: fn(String) -> Change) -> Response {
     match name {
-        Ok(Path(load)) => change(&front, &headers, Change::Resume { load }).await,
+        Ok(Path(load)) => change(front, headers, into(load)).await,
         Err(_) => error(StatusCode::BAD_REQUEST, "the name of the load is not UTF-8"),
     }
 }

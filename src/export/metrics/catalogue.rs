@@ -16,6 +16,25 @@ use crate::export::metrics::series::{LoadLabels, Series};
 use crate::export::view::{LoadView, View};
 use crate::measure::snapshot::LoadSnapshot;
 
+/// A histogram of a load without labels of its own.
+macro_rules! histogram {
+    ($name:literal, $unit:ident, $subject:ident, $quantity:ident, $help:literal) => {
+        Metric {
+            name: $name,
+            kind: Kind::Histogram,
+            unit: Unit::$unit,
+            subject: Subject::$subject,
+            labels: &[],
+            presence: Presence::Always,
+            help: $help,
+            answers: &[],
+            source: Source::Load(|load, series| {
+                series.histogram(load.labels, &[], &load.counts.totals, Quantity::$quantity)
+            }),
+        }
+    };
+}
+
 mod daemon;
 mod latency;
 mod requests;

@@ -7,36 +7,19 @@ use crate::export::metrics::catalogue::{Kind, Load, Metric, Presence, Source, Su
 use crate::export::metrics::series::Series;
 use crate::measure::totals::Quantity;
 
-/// A histogram of seconds without labels of its own.
-macro_rules! seconds {
-    ($name:literal, $quantity:ident, $subject:ident, $help:literal) => {
-        Metric {
-            name: $name,
-            kind: Kind::Histogram,
-            unit: Unit::Seconds,
-            subject: Subject::$subject,
-            labels: &[],
-            presence: Presence::Always,
-            help: $help,
-            answers: &[],
-            source: Source::Load(|load, series| {
-                series.histogram(load.labels, &[], &load.counts.totals, Quantity::$quantity)
-            }),
-        }
-    };
-}
-
 pub(super) static METRICS: &[Metric] = &[
-    seconds!(
+    histogram!(
         "time_to_first_token_seconds",
-        Ttft,
+        Seconds,
         Latency,
+        Ttft,
         "From sending a request on a ready connection to its first token-bearing event (TTFT)"
     ),
-    seconds!(
+    histogram!(
         "request_time_per_output_token_seconds",
-        Tpot,
+        Seconds,
         Latency,
+        Tpot,
         "Mean time per output token after the first event of a request (TPOT); none for a single token or read"
     ),
     Metric {
@@ -51,40 +34,46 @@ pub(super) static METRICS: &[Metric] = &[
         answers: &[],
         source: Source::Load(inter_token_latency),
     },
-    seconds!(
+    histogram!(
         "e2e_request_latency_seconds",
-        E2el,
+        Seconds,
         Latency,
+        E2el,
         "From sending a request to its last token-bearing event (E2EL)"
     ),
-    seconds!(
+    histogram!(
         "inter_chunk_latency_seconds",
-        Icl,
+        Seconds,
         Latency,
+        Icl,
         "Gap between token-bearing events (ICL), which shows the stalls that division by tokens would smooth"
     ),
-    seconds!(
+    histogram!(
         "time_to_first_answer_seconds",
-        Ttfo,
+        Seconds,
         Latency,
+        Ttfo,
         "From sending a request to its first answer text, reasoning left out: when the user of a thinking model sees it"
     ),
-    seconds!(
+    histogram!(
         "corrected_time_to_first_token_seconds",
-        CorrectedTtft,
+        Seconds,
         Latency,
+        CorrectedTtft,
         "From the planned instant to the first token-bearing event: a late start counts as latency"
     ),
-    seconds!(
+    histogram!(
         "corrected_e2e_request_latency_seconds",
-        CorrectedE2el,
+        Seconds,
         Latency,
+        CorrectedE2el,
         "From the planned instant to the last token-bearing event: a late start counts as latency"
     ),
-    seconds!(
+    histogram!(
         "stream_close_seconds",
-        StreamClose,
+        Seconds,
         Latency,
+        StreamClose,
         "From the last token-bearing event to the end of the stream"
     ),
     Metric {
@@ -105,10 +94,11 @@ pub(super) static METRICS: &[Metric] = &[
             Ok(())
         }),
     },
-    seconds!(
+    histogram!(
         "schedule_lag_seconds",
-        ScheduleLag,
+        Seconds,
         Client,
+        ScheduleLag,
         "From the planned instant to sending, connection set-up left out: our own lateness, of every request sent"
     ),
 ];

@@ -24,25 +24,6 @@ macro_rules! counter {
     };
 }
 
-/// A histogram of lengths.
-macro_rules! lengths {
-    ($name:literal, $unit:ident, $quantity:ident, $help:literal) => {
-        Metric {
-            name: $name,
-            kind: Kind::Histogram,
-            unit: Unit::$unit,
-            subject: Subject::Tokens,
-            labels: &[],
-            presence: Presence::Always,
-            help: $help,
-            answers: &[],
-            source: Source::Load(|load, series| {
-                series.histogram(load.labels, &[], &load.counts.totals, Quantity::$quantity)
-            }),
-        }
-    };
-}
-
 pub(super) static METRICS: &[Metric] = &[
     counter!(
         "requests_planned_total",
@@ -283,10 +264,11 @@ pub(super) static METRICS: &[Metric] = &[
              / sum by (load) (rate(steadyload_prompt_tokens_total[1h]))",
         )]
     ),
-    lengths!("request_prompt_tokens", Tokens, PromptTokens, "Input tokens of an answered request"),
-    lengths!("request_generation_tokens", Tokens, GenerationTokens, "Output tokens of an answered request"),
-    lengths!(
+    histogram!("request_prompt_tokens", Tokens, Tokens, PromptTokens, "Input tokens of an answered request"),
+    histogram!("request_generation_tokens", Tokens, Tokens, GenerationTokens, "Output tokens of an answered request"),
+    histogram!(
         "tokens_per_chunk",
+        Tokens,
         Tokens,
         TokensPerChunk,
         "Output tokens per token-bearing event of a request: shows coalescing and speculative decoding"
