@@ -7,6 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::clock;
+use crate::config::sections::Rate;
 use crate::load::schedule::closed::{RAMP_STEP, STANDSTILL, Settings};
 use crate::load::schedule::open::OpenLoop;
 use crate::load::schedule::plan::{Shard, Spacing};
@@ -117,7 +118,7 @@ fn after_the_end_nothing_is_planned_whatever_is_said() {
             Event::Resume,
             Event::WarmUp { count: 9 },
             Event::Replan(plan(1000.0, Shard::WHOLE)),
-            Event::Cap { max_in_flight: cap(99), late_cap: crate::config::sections::Rate::LATE_CAP },
+            Event::Cap { max_in_flight: cap(99), late_cap: Rate::LATE_CAP },
             Event::Concurrency { concurrency: 99 },
             ended(2, now, Outcome::Connect),
             Event::Stop,
@@ -132,10 +133,9 @@ fn after_the_end_nothing_is_planned_whatever_is_said() {
 fn what_is_meant_for_the_other_kind_changes_nothing() {
     let start = clock::now();
     let [mut open, mut closed] = both(start);
-    for event in [
-        Event::Replan(plan(1.0, Shard::WHOLE)),
-        Event::Cap { max_in_flight: cap(1), late_cap: crate::config::sections::Rate::LATE_CAP },
-    ] {
+    for event in
+        [Event::Replan(plan(1.0, Shard::WHOLE)), Event::Cap { max_in_flight: cap(1), late_cap: Rate::LATE_CAP }]
+    {
         assert_eq!(issued(&mut closed, start, event).len(), usize::from(matches!(event, Event::Replan(_))) * 2);
     }
     issued(&mut open, start, Event::Concurrency { concurrency: 0 });
@@ -180,10 +180,7 @@ fn whatever_happens_the_law_holds_and_indices_rise() {
                 1..4 => Event::Resume,
                 4 => Event::WarmUp { count: rng.random_range(0..9) },
                 5 => Event::Replan(plan([1.0, 50.0, 700.0][rng.random_range(0..3)], Shard::WHOLE)),
-                6 => Event::Cap {
-                    max_in_flight: cap(rng.random_range(1..12)),
-                    late_cap: crate::config::sections::Rate::LATE_CAP,
-                },
+                6 => Event::Cap { max_in_flight: cap(rng.random_range(1..12)), late_cap: Rate::LATE_CAP },
                 7 => Event::Concurrency { concurrency: rng.random_range(0..12) },
                 8..40 if !running.is_empty() => {
                     let due = running.swap_remove(rng.random_range(0..running.len()));
@@ -264,11 +261,7 @@ fn what_waits_keeps_its_place_when_the_plan_changes() {
     issued(&mut schedule, start + ms(25), Event::Replan(plan(1.0, Shard::WHOLE)));
     // Those at 10 and 20 ms wait, and so does the first of the new plan.
     assert_eq!(schedule.next_index(), 101);
-    let issues = issued(
-        &mut schedule,
-        start + ms(30),
-        Event::Cap { max_in_flight: cap(9), late_cap: crate::config::sections::Rate::LATE_CAP },
-    );
+    let issues = issued(&mut schedule, start + ms(30), Event::Cap { max_in_flight: cap(9), late_cap: Rate::LATE_CAP });
     let sent: Vec<_> = issues.iter().filter(|issue| matches!(issue, Issue::Send(_))).collect();
     assert_eq!((sent.len(), schedule.is_at_cap()), (2, false));
     assert_eq!(indices(&run(&mut schedule, start + ms(30))), [103]);

@@ -1,5 +1,4 @@
 //! One load on its thread: the schedule says when, the prompts say what, and each request is a task of its own.
-
 //!
 //! What is told to a load that has not begun (it waits for its first prompt, or opens its connections) is kept, and has happened
 //! just before it begins: a load that was paused by then sends nothing, and one that was stopped ends at once.

@@ -11,6 +11,7 @@ use tokio::time::advance;
 use self::rig::{Gateway, Manner, Rig, job, link, ms, on_one_thread, open, plan};
 use super::*;
 use crate::config::secrets::Header;
+use crate::config::sections::Rate;
 use crate::domain::secret::Secret;
 use crate::load::worker::Link;
 use crate::load::worker::prepare::tests::{by_hand, made_here, source};
@@ -297,10 +298,7 @@ async fn another_cap_takes_effect_in_place() {
     on_one_thread(async {
         let mut rig = Rig::new(Manner::Hangs, open(100.0, 2));
         rig.at(ms(95)).await;
-        rig.tell(Event::Cap {
-            max_in_flight: NonZeroU32::new(5).unwrap(),
-            late_cap: crate::config::sections::Rate::LATE_CAP,
-        });
+        rig.tell(Event::Cap { max_in_flight: NonZeroU32::new(5).unwrap(), late_cap: Rate::LATE_CAP });
         rig.at(ms(105)).await;
         assert_eq!(rig.gateway.holds.get(), (5, 5));
         rig.driver.grace.set(Duration::ZERO);

@@ -4,6 +4,7 @@ use tokio::time::timeout;
 
 use super::rig::{Gateway, Manner, Rig, closed, job, ms, on_one_thread, open, plan};
 use super::*;
+use crate::config::sections::Rate;
 use crate::load::schedule::closed::{FAST, LONGEST_REST, RAMP_STEP};
 
 const DIAL_TAKES: Duration = ms(30);
@@ -75,10 +76,7 @@ async fn what_was_told_before_the_begin_holds_from_the_begin_on() {
             rig.tell(Event::WarmUp { count });
         }
         rig.tell(Event::Replan(plan(20.0)));
-        rig.tell(Event::Cap {
-            max_in_flight: NonZeroU32::new(64).unwrap(),
-            late_cap: crate::config::sections::Rate::LATE_CAP,
-        });
+        rig.tell(Event::Cap { max_in_flight: NonZeroU32::new(64).unwrap(), late_cap: Rate::LATE_CAP });
         rig.at(ms(1000)).await;
         rig.stop().await;
         let since_begin = gateway.instants(rig.start + DIAL_TAKES);

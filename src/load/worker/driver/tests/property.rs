@@ -7,6 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::rig::{Gateway, Manner, Rig, closed, ms, on_one_thread, open, plan};
 use super::*;
+use crate::config::sections::Rate;
 
 const MANNERS: [Manner; 6] = [
     QUICK,
@@ -22,10 +23,7 @@ fn event(rng: &mut ChaCha8Rng) -> Event {
         0 => Event::Pause,
         1..4 => Event::Resume,
         4 => Event::Replan(plan([3.0, 40.0, 200.0][rng.random_range(0..3)])),
-        5 => Event::Cap {
-            max_in_flight: NonZeroU32::new(rng.random_range(1..20)).unwrap(),
-            late_cap: crate::config::sections::Rate::LATE_CAP,
-        },
+        5 => Event::Cap { max_in_flight: NonZeroU32::new(rng.random_range(1..20)).unwrap(), late_cap: Rate::LATE_CAP },
         6 => Event::Concurrency { concurrency: rng.random_range(0..12) },
         _ => Event::WarmUp { count: rng.random_range(0..5) },
     }
