@@ -75,7 +75,7 @@ fn timelines(events: u32, per_token: bool) -> Vec<Timeline> {
 
 fn record(recorder: &mut Recorder, timelines: &[Timeline]) {
     for timeline in timelines {
-        recorder.planned(0);
+        recorder.planned(0, 1);
         recorder.ended(0, timeline, false, &Slo::default());
     }
 }
@@ -159,7 +159,7 @@ fn native(bencher: Bencher<'_, '_>) {
 fn take(bencher: Bencher<'_, '_>) {
     let (timelines, mut recorder) = (timelines(TOKENS, true), Recorder::new(1));
     bencher.bench_local(|| {
-        recorder.planned(0);
+        recorder.planned(0, 1);
         recorder.ended(0, &timelines[0], false, &Slo::default());
         black_box(recorder.take())
     });

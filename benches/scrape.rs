@@ -85,7 +85,7 @@ fn ledger(loads: usize) -> Ledger {
     let timelines: Vec<_> = (0..REQUESTS).map(|index| timeline(&mut rng, index)).collect();
     for load in 0..loads {
         for timeline in &timelines {
-            recorder.planned(load);
+            recorder.planned(load, 1);
             recorder.ended(load, timeline, false, &Slo::default());
         }
     }

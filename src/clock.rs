@@ -7,7 +7,7 @@ pub mod pacer;
 
 pub use tokio::time::Instant;
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The monotonic clock, with nanosecond resolution. Under `tokio::time::pause` it stands still.
 #[must_use]
@@ -21,4 +21,10 @@ pub fn now() -> Instant {
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub fn wall_now() -> SystemTime {
     SystemTime::now()
+}
+
+/// The wall clock as the time since the Unix epoch; 0 on a clock that is set before it.
+#[must_use]
+pub fn unix_now() -> Duration {
+    wall_now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

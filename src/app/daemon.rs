@@ -148,8 +148,7 @@ impl Daemon {
         check_connections(&specs)?;
         let listener = http::bind(config.server.listen)?;
         let (journal, saved) = open_state(&config)?;
-        let token = config.server.admin_token.as_ref().map(|source| source.read(&settings.environment)).transpose();
-        let admin = watch::Sender::new(token.context("the admin token (server.admin_token_*) cannot be read")?);
+        let admin = watch::Sender::new(admin_token(&config, &settings.environment)?);
 
         let mut state = State::new(Fleet::new()?, journal, Surroundings { in_container: in_container() });
         let (views, server) = serve(listener, &config, state.view_now(), wants, admin.subscribe())?;
@@ -256,6 +255,12 @@ impl Daemon {
 /// So many loads, in words.
 fn counted(loads: usize) -> String {
     format!("{loads} load{}", if loads == 1 { "" } else { "s" })
+}
+
+/// What calls that change something have to carry.
+fn admin_token(config: &Config, environment: &Environment) -> anyhow::Result<Option<Secret>> {
+    let token = config.server.admin_token.as_ref().map(|source| source.read(environment)).transpose();
+    token.context("the admin token (server.admin_token_*) cannot be read")
 }
 
 /// Whether there are descriptors for the connections of these loads.

@@ -21,7 +21,7 @@ pub struct View {
     /// When it was made; `snapshot.taken_unix` is the same on the wall.
     pub taken_at: Instant,
     /// The loads' counts, histograms and windows.
-    pub snapshot: Arc<Snapshot>,
+    pub snapshot: Snapshot,
     /// What else there is to say of each load, in the same order.
     pub loads: Vec<LoadView>,
     /// Where the daemon stands.

@@ -79,27 +79,17 @@ impl Recorder {
         Self { now }
     }
 
-    /// The schedule planned a request: it is in flight until it is shed or ends.
-    pub fn planned(&mut self, load: usize) {
-        self.planned_many(load, 1);
-    }
-
-    /// The schedule planned so many requests.
-    pub fn planned_many(&mut self, load: usize, count: u64) {
+    /// The schedule planned so many requests: each is in flight until it is shed or ends.
+    pub fn planned(&mut self, load: usize, count: u64) {
         let totals = &mut self.load(load).totals;
         totals.planned += count;
         totals.in_flight += i64::try_from(count).unwrap_or(i64::MAX);
     }
 
-    /// A planned request was dropped unsent.
+    /// So many planned requests were dropped unsent.
     ///
     /// One that found no slot within `late_cap` would have been slow: it is censored for TTFT and E2EL.
-    pub fn shed(&mut self, load: usize, reason: ShedReason) {
-        self.shed_many(load, reason, 1);
-    }
-
-    /// So many planned requests were dropped unsent: see [`Recorder::shed`].
-    pub fn shed_many(&mut self, load: usize, reason: ShedReason, count: u64) {
+    pub fn shed(&mut self, load: usize, reason: ShedReason, count: u64) {
         let load = self.load(load);
         load.totals.in_flight -= i64::try_from(count).unwrap_or(i64::MAX);
         load.totals.shed[reason as usize] += count;

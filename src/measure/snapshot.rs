@@ -132,7 +132,7 @@ impl Ledger {
 
     /// The picture of this instant.
     #[must_use]
-    pub fn snapshot(&mut self, taken_unix: Duration) -> Arc<Snapshot> {
+    pub fn snapshot(&mut self, taken_unix: Duration) -> Snapshot {
         let there = self.loads.iter_mut().enumerate().filter_map(|(id, account)| Some((id, account.as_mut()?)));
         let loads = there.map(|(id, account)| LoadSnapshot {
             id,
@@ -140,7 +140,7 @@ impl Ledger {
             windows: account.windows.gauges(),
             requests: Arc::clone(&account.requests),
         });
-        Arc::new(Snapshot { taken_unix, loads: loads.collect() })
+        Snapshot { taken_unix, loads: loads.collect() }
     }
 
     fn account(&mut self, load: usize) -> Option<&mut Account> {

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::UNIX_EPOCH;
 
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
@@ -90,7 +89,7 @@ impl House {
         };
         let seq = self.requests.fetch_add(1, Ordering::Relaxed);
         let struck = self.rules.strike(seq, asked, received.at);
-        let created = clock::wall_now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let created = clock::unix_now().as_secs();
         let occasion = Occasion { seq, received_at: received.at, created, factor: struck.factor };
         let ask = self.check_key(headers).and_then(|()| Ask::read(api, body, &self.settings));
         let prompt_tokens = ask.as_ref().map_or(0, |ask| ask.prompt_tokens);
@@ -202,7 +201,7 @@ async fn models(State(house): State<Arc<House>>, headers: HeaderMap) -> Reply {
     if let Err(refusal) = house.check_key(&headers) {
         return Reply::refusal(refusal);
     }
-    let created = clock::wall_now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let created = clock::unix_now().as_secs();
     let model = &house.settings.model;
     let model = json!({
         "id": model, "object": "model", "created": created, "owned_by": "vllm", "root": model, "parent": null,

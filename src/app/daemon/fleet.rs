@@ -13,7 +13,7 @@ use tokio::time::timeout_at;
 use super::spec::Spec;
 use crate::clock;
 use crate::load::schedule::Event;
-use crate::load::worker::prepare::{Preparer, Prompts};
+use crate::load::worker::prepare::Preparer;
 use crate::load::worker::{Change, DriverId, Gone, Job, Report, Standing, Worker};
 use crate::measure::recorder::{Delta, Recorder};
 use crate::watch::client_health::probe::current_thread_id;
@@ -61,7 +61,7 @@ impl Fleet {
 
     /// Starts a load on the thread that carries the fewest. One that is `paused` sends nothing until it is told to go on.
     pub(super) async fn start(&mut self, spec: &Spec, account: usize, paused: bool) -> anyhow::Result<Place> {
-        let first_index = self.indices.get(&spec.name).copied().unwrap_or(0);
+        let first_index = self.first_index(spec);
         let worker = self.least_busy()?;
         let driver = DriverId(self.next_driver);
         let now = clock::now();
@@ -97,19 +97,13 @@ impl Fleet {
         content: Option<u64>,
     ) -> anyhow::Result<()> {
         let prompts = match content {
-            Some(from) => Some(self.prompts(spec, from).await),
+            Some(from) => Some(self.preparer.prepare(spec.source(self.first_index(spec), from)).await),
             None => None,
         };
         let link = link.then(|| spec.link.clone());
         let change = Change { link, prompts, slo: spec.load.slo, grace: spec.load.grace };
         self.hand(place.worker)?.worker.change(place.driver, change).await??;
         Ok(())
-    }
-
-    /// Prompts for a load that runs; it goes on with the old ones until there are some.
-    async fn prompts(&self, spec: &Spec, from: u64) -> Prompts {
-        let first_index = self.indices.get(&spec.name).copied().unwrap_or(0);
-        self.preparer.prepare(spec.source(first_index, from)).await
     }
 
     /// Tells a load's schedule.
@@ -164,6 +158,11 @@ impl Fleet {
     /// Whether every thread is alive.
     pub(super) fn is_whole(&self) -> bool {
         !self.preparer.is_gone() && self.workers.iter().all(|hand| !hand.worker.is_gone())
+    }
+
+    /// Where the indices of a load begin, or began.
+    fn first_index(&self, spec: &Spec) -> u64 {
+        self.indices.get(&spec.name).copied().unwrap_or(0)
     }
 
     fn hand(&mut self, worker: usize) -> Result<&mut Hand, Gone> {

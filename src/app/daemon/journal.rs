@@ -145,11 +145,13 @@ fn write_all(mut log: Log, dir: PathBuf, received: &Receiver<(SystemTime, Vec<u8
         while let Some((at, payload)) = waiting.front() {
             match log.append(*at, payload) {
                 Ok(()) => {}
-                Err(error @ LogError::Expire { .. }) => tracing::warn!(error = chain(&error), "state is kept too long"),
+                Err(error @ LogError::Expire { .. }) => {
+                    tracing::warn!(error = in_words(error), "state is kept too long");
+                }
                 Err(error) => {
                     if !failing {
                         tracing::error!(
-                            error = chain(&error),
+                            error = in_words(error),
                             "the last minute cannot be saved (state.dir); the load goes on"
                         );
                     }
@@ -166,21 +168,14 @@ fn write_all(mut log: Log, dir: PathBuf, received: &Receiver<(SystemTime, Vec<u8
                 tracing::info!("state is saved again");
             }
             failing = false;
-            standing.saved_unix = clock::wall_now().duration_since(SystemTime::UNIX_EPOCH).ok();
+            standing.saved_unix = Some(clock::unix_now());
         }
     }
 }
 
-/// An error with its causes, in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
+/// With its causes, in one line.
+fn in_words(error: LogError) -> String {
+    format!("{:#}", anyhow::Error::new(error))
 }
 
 /// For each series: length and bytes of its name, length and bytes of its minute; lengths in four bytes, little-endian.

@@ -10,11 +10,11 @@ impl Record for Recorder {
     type Delta = Delta;
 
     fn planned(&mut self, account: usize, count: u64) {
-        self.planned_many(account, count);
+        Self::planned(self, account, count);
     }
 
     fn shed(&mut self, account: usize, reason: ShedReason, count: u64) {
-        self.shed_many(account, reason, count);
+        Self::shed(self, account, reason, count);
     }
 
     fn connected(&mut self, account: usize, phases: &ConnectPhases) {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 
-use super::journal::chain;
 use super::spec::{Difference, Spec};
-use super::state::{Ending, unix_now};
-use super::{Daemon, check_connections, counted};
+use super::state::Ending;
+use super::{Daemon, admin_token, check_connections, counted};
+use crate::clock;
 use crate::config;
 use crate::config::sections::Config;
 use crate::export::view::Refusal;
@@ -31,21 +31,22 @@ impl Daemon {
         self.supervisor.reloading();
         let result = match self.read_again() {
             Ok(new) => self.take_over(new).await,
-            Err(report) => Err(report),
+            Err(error) => Err(error),
         };
         self.supervisor.ready(&counted(self.state.loads.len()));
         match result {
             Ok(done) => {
                 self.state.reload.successful = true;
-                self.state.reload.succeeded_unix = unix_now();
+                self.state.reload.succeeded_unix = clock::unix_now();
                 self.state.reload.failure = None;
                 self.state.note("reloaded", None, done.clone());
                 self.show_now();
                 Ok(done)
             }
-            Err(report) => {
+            Err(error) => {
+                let report = format!("{error:#}");
                 tracing::error!("the configuration was not reloaded; the old one stays in force:\n{report}");
-                self.state.events.note(unix_now(), "reload_failed", None, report.clone());
+                self.state.events.note(clock::unix_now(), "reload_failed", None, report.clone());
                 self.state.reload.successful = false;
                 self.state.reload.failure = Some(report.clone());
                 self.show_now();
@@ -55,9 +56,9 @@ impl Daemon {
     }
 
     /// The configuration as it is now, with everything it names read.
-    fn read_again(&self) -> Result<ReadAgain, String> {
+    fn read_again(&self) -> anyhow::Result<ReadAgain> {
         let loaded = config::load(&self.settings.request, &self.settings.environment)
-            .map_err(|faults| faults.to_string().trim_end().to_owned())?;
+            .map_err(|faults| anyhow!("{}", faults.to_string().trim_end()))?;
         for warning in &loaded.warnings {
             tracing::warn!("{}", warning.to_string().trim_end());
         }
@@ -65,18 +66,16 @@ impl Daemon {
         let wants_restart = config::restart_keys(&self.config, &config);
         // Named above, and not taken: the loads stay those of the shard that this daemon began as.
         config.shard = self.config.shard;
-        let specs = Spec::all(&config, &self.settings.environment).map_err(|error| chain(error.as_ref()))?;
-        check_connections(&specs).map_err(|error| error.to_string())?;
+        let specs = Spec::all(&config, &self.settings.environment)?;
+        check_connections(&specs)?;
         Ok(ReadAgain { config, specs, wants_restart })
     }
 
-    async fn take_over(&mut self, new: ReadAgain) -> Result<String, String> {
+    async fn take_over(&mut self, new: ReadAgain) -> anyhow::Result<String> {
         let ReadAgain { config, specs, wants_restart } = new;
-        let token = config.server.admin_token.as_ref().map(|source| source.read(&self.settings.environment));
-        let token = token.transpose().map_err(|error| format!("server.admin_token_*: {}", chain(&error)))?;
-        self.admin.send_replace(token);
+        self.admin.send_replace(admin_token(&config, &self.settings.environment)?);
         (self.settings.set_log_level)(config.log.level);
-        let done = self.take_over_loads(specs).await.map_err(|error| chain(error.as_ref()))?;
+        let done = self.take_over_loads(specs).await?;
         let mut text = done.to_string();
         if !wants_restart.is_empty() {
             text.push_str(&format!("; a restart is needed for {}", wants_restart.join(", ")));

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::journal::Series;
 use crate::config::Environment;
 use crate::config::secrets::Secrets;
-use crate::config::sections::{ArrivalProcess, Config, Load, Pace, Rate, ShardOf, Target, Workload};
+use crate::config::sections::{ArrivalProcess, Config, Load, Pace, Rate, Target, Workload};
 use crate::load::client::tls::{self, TlsConfig};
 use crate::load::schedule::closed::{self, ClosedLoop};
 use crate::load::schedule::dispatch::Dispatch;
@@ -57,7 +57,7 @@ impl Spec {
     /// # Errors
     /// When a secret or a file that the configuration names cannot be read.
     pub(super) fn all(config: &Config, environment: &Environment) -> anyhow::Result<Vec<Self>> {
-        let shard = shard(config.shard)?;
+        let shard = Shard::new(config.shard.index, config.shard.count)?;
         // Reading the system's authorities takes a while and a megabyte: once for all targets that trust the same.
         let mut trusted: BTreeMap<_, TlsConfig> = BTreeMap::new();
         let mut links = BTreeMap::new();
@@ -67,9 +67,12 @@ impl Spec {
                 .with_context(|| format!("targets.{name}: its key (api_key_*) or a secret header cannot be read"))?;
             let tls = match trusted.get(&target.ca_file) {
                 Some(tls) => Arc::clone(tls),
-                None => tls::client_config(target.ca_file.as_deref()).with_context(context)?,
+                None => {
+                    let tls = tls::client_config(target.ca_file.as_deref()).with_context(context)?;
+                    trusted.insert(&target.ca_file, Arc::clone(&tls));
+                    tls
+                }
             };
-            trusted.insert(&target.ca_file, Arc::clone(&tls));
             let link = Link { target: Arc::new(target.clone()), secrets, tls };
             link.client().with_context(context)?;
             let authorities = target.ca_file.as_ref().map(fs::read).transpose().with_context(context)?;
@@ -220,10 +223,6 @@ impl Spec {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         })
     }
-}
-
-fn shard(of: ShardOf) -> Result<Shard, PlanError> {
-    Shard::new(of.index, of.count)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! takes in what the load threads recorded and makes the picture that exporters read.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -26,7 +26,7 @@ use crate::measure::recorder::Delta;
 use crate::measure::snapshot::Ledger;
 use crate::measure::totals::{Quantity, Totals};
 use crate::watch::client_health::probe::Probe;
-use crate::watch::client_health::{Health, MinuteHealth, Second, TaintReason};
+use crate::watch::client_health::{MinuteHealth, Second, TaintReason};
 
 /// How long after the last arrival that could not leave a load counts as not kept.
 const NOT_KEPT: Duration = Duration::from_secs(60);
@@ -76,7 +76,6 @@ pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) reload: ReloadView,
     ledger: Ledger,
-    health: Health,
     probe: Probe,
     client: ClientView,
     minutes: Minutes,
@@ -89,7 +88,7 @@ pub(super) struct State {
 impl State {
     /// Nothing runs yet.
     pub(super) fn new(fleet: Fleet, journal: Option<Journal>, surroundings: Surroundings) -> Self {
-        let (now, unix) = (clock::now(), unix_now());
+        let (now, unix) = (clock::now(), clock::unix_now());
         Self {
             fleet,
             loads: Vec::new(),
@@ -97,7 +96,6 @@ impl State {
             phase: Phase::Starting,
             reload: ReloadView { successful: true, succeeded_unix: unix, ..ReloadView::default() },
             ledger: Ledger::default(),
-            health: Health::default(),
             probe: Probe::new(),
             client: ClientView::default(),
             minutes: Minutes::starting(now, unix),
@@ -111,13 +109,13 @@ impl State {
     /// Notes an event and logs it.
     pub(super) fn note(&mut self, kind: &'static str, load: Option<&str>, text: String) {
         tracing::info!(load, "{text}");
-        self.events.note(unix_now(), kind, load, text);
+        self.events.note(clock::unix_now(), kind, load, text);
     }
 
     /// Notes an event that somebody should look at, and logs it as a warning.
     pub(super) fn warn(&mut self, kind: &'static str, load: Option<&str>, text: String) {
         tracing::warn!(load, "{text}");
-        self.events.note(unix_now(), kind, load, text);
+        self.events.note(clock::unix_now(), kind, load, text);
     }
 
     /// Starts a load, under an account of its own unless it goes on with one: with the one that it is given, or with that of a
@@ -163,14 +161,14 @@ impl State {
         self.loads.iter_mut().find(|load| load.ending.is_none() && load.spec.name == name)
     }
 
-    /// Begins the end of a load and says which account it has.
-    pub(super) async fn stop(&mut self, name: &str, ending: Ending) -> Result<Option<usize>, Gone> {
-        let Some(load) = self.running(name) else { return Ok(None) };
+    /// Begins the end of a load.
+    pub(super) async fn stop(&mut self, name: &str, ending: Ending) -> Result<(), Gone> {
+        let Some(load) = self.running(name) else { return Ok(()) };
         load.ending = Some(ending);
-        let (place, account, next_index) = (load.place, load.account, load.next_index);
+        let (place, next_index) = (load.place, load.next_index);
         self.fleet.tell(place, Event::Stop).await?;
         self.fleet.leaves(name, next_index);
-        Ok(Some(account))
+        Ok(())
     }
 
     /// What is sent has changed: what was measured before says nothing about it.
@@ -201,7 +199,7 @@ impl State {
     /// Ends a second: takes in what was recorded, judges it, and shows it.
     pub(super) async fn second(&mut self) -> Result<View, Gone> {
         let reports = self.fleet.collect().await?;
-        let (now, unix) = (clock::now(), unix_now());
+        let (now, unix) = (clock::now(), clock::unix_now());
         let second = self.absorb(&reports, now);
         self.judge(&second);
         for at in 0..self.loads.len() {
@@ -242,7 +240,7 @@ impl State {
 
     /// Writes the last minute, which is cut short, and waits for the disk.
     pub(super) fn finish(&mut self) {
-        self.close(self.minutes.cut_short(unix_now()));
+        self.close(self.minutes.cut_short(clock::unix_now()));
         if let Some(journal) = self.journal.take() {
             journal.finish();
         }
@@ -270,7 +268,7 @@ impl State {
     }
 
     fn judge(&mut self, second: &Second) {
-        let changes = self.health.step(second);
+        let changes = self.client.health.step(second);
         for reason in changes.began.iter() {
             let text = format!("the client is unwell ({}): {}", reason.name(), describe(reason, second));
             self.warn("tainted", None, text);
@@ -278,7 +276,6 @@ impl State {
         for reason in changes.ended.iter() {
             self.note("untainted", None, format!("the client has been well for a minute ({})", reason.name()));
         }
-        self.client.health = self.health;
     }
 
     /// One load's second.
@@ -288,7 +285,7 @@ impl State {
         let rests = rested.saturating_sub(load.rested) > Duration::from_millis(500);
         load.rested = rested;
         load.next_index = standing.map_or(load.next_index, |standing| standing.next_index);
-        load.minute.add(second, &self.health, !load.paused && !rests && load.ending.is_none());
+        load.minute.add(second, &self.client.health, !load.paused && !rests && load.ending.is_none());
         let Some(totals) = self.ledger.totals(load.account) else { return };
         let shed = ShedReason::ALL.map(|reason| totals.shed(reason));
         let more = |reason: ShedReason| shed[reason as usize] > load.shed[reason as usize];
@@ -369,11 +366,11 @@ impl State {
 
     /// The picture as it is now, with the counts of the last second.
     pub(super) fn view_now(&mut self) -> View {
-        self.view(clock::now(), unix_now())
+        self.view(clock::now(), clock::unix_now())
     }
 
     fn view(&mut self, now: Instant, unix: Duration) -> View {
-        let mut snapshot = Arc::unwrap_or_clone(self.ledger.snapshot(unix));
+        let mut snapshot = self.ledger.snapshot(unix);
         let mut loads = Vec::with_capacity(snapshot.loads.len());
         snapshot.loads.retain(|counted| {
             let view = self.load_view(counted.id, &counted.totals, now, unix);
@@ -383,7 +380,7 @@ impl State {
         });
         View {
             taken_at: now,
-            snapshot: Arc::new(snapshot),
+            snapshot,
             loads,
             phase: self.phase,
             client: self.client,
@@ -438,11 +435,6 @@ fn describe(reason: TaintReason, second: &Second) -> String {
         }
         TaintReason::Local => format!("{local} requests failed for want of ports, descriptors or memory"),
     }
-}
-
-/// The time since the Unix epoch.
-pub(super) fn unix_now() -> Duration {
-    clock::wall_now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// As much of a timeline as a hint looks at.

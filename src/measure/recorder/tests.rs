@@ -49,7 +49,7 @@ const TOKENS: [(u64, Option<u32>); 3] = [(110, Some(1)), (210, Some(2)), (410, S
 fn recorded(timelines: &[Timeline]) -> LoadDelta {
     let mut recorder = Recorder::new(1);
     for timeline in timelines {
-        recorder.planned(0);
+        recorder.planned(0, 1);
         recorder.ended(0, timeline, false, &Slo::default());
     }
     recorder.take().loads.remove(0)
@@ -150,8 +150,8 @@ fn only_what_was_too_slow_is_censored_and_only_where_it_was() {
     }
     for reason in ShedReason::ALL {
         let mut recorder = Recorder::new(1);
-        recorder.planned(0);
-        recorder.shed(0, reason);
+        recorder.planned(0, 1);
+        recorder.shed(0, reason, 1);
         let delta = recorder.take().loads.remove(0);
         let expected: &[Metric] = if reason == ShedReason::InflightCap { &slow } else { &[] };
         assert_eq!(censored(&delta), expected, "{reason}");
@@ -163,7 +163,7 @@ fn only_what_was_too_slow_is_censored_and_only_where_it_was() {
 fn a_warm_up_counts_and_enters_nothing() {
     let mut recorder = Recorder::new(1);
     for outcome in [Outcome::Ok, Outcome::TimeoutIdle] {
-        recorder.planned(0);
+        recorder.planned(0, 1);
         let opened = Some(ConnectPhases { tcp: Some(ms(1)), ..ConnectPhases::default() });
         recorder.ended(0, &Timeline { opened, ..timeline(outcome, &TOKENS) }, true, &Slo::default());
     }
@@ -204,7 +204,7 @@ fn an_answer_without_usage_is_counted_and_has_no_tpot() {
 fn goodput_is_counted_against_the_objectives() {
     let mut recorder = Recorder::new(1);
     for limit in [99, 100, 101] {
-        recorder.planned(0);
+        recorder.planned(0, 1);
         let slo = Slo { ttft: Some(ms(limit)), ..Slo::default() };
         recorder.ended(0, &timeline(Outcome::Ok, &CHUNKS), false, &slo);
     }
@@ -214,7 +214,7 @@ fn goodput_is_counted_against_the_objectives() {
 #[test]
 fn a_load_that_a_reload_added_makes_room_for_itself() {
     let mut recorder = Recorder::new(0);
-    recorder.planned(2);
+    recorder.planned(2, 1);
     let delta = recorder.take();
     assert_eq!(delta.loads().iter().map(|load| load.totals.planned()).collect::<Vec<_>>(), [0, 0, 1]);
     let mut merged = Delta::default();
@@ -225,10 +225,10 @@ fn a_load_that_a_reload_added_makes_room_for_itself() {
 #[test]
 fn what_was_taken_is_not_taken_again() {
     let mut recorder = Recorder::new(1);
-    recorder.planned(0);
+    recorder.planned(0, 1);
     recorder.ended(0, &timeline(Outcome::Ok, &TOKENS), false, &Slo::default());
     drop(recorder.take());
-    recorder.planned(0);
+    recorder.planned(0, 1);
     let first = recorder.take();
     assert_eq!((first.loads[0].totals.planned(), first.loads[0].totals.in_flight()), (1, 1));
     let second = recorder.take();
@@ -244,7 +244,7 @@ fn notable_requests_are_kept_with_the_quantities_of_semantics() {
     let mut recorder = Recorder::new(1);
     let [ok, short, failed] = [Outcome::Ok, Outcome::ShortOutput, Outcome::Http5xx].map(|o| timeline(o, &CHUNKS));
     for (timeline, warmup) in [(&ok, false), (&ok, true), (&short, false), (&failed, false), (&failed, true)] {
-        recorder.planned(0);
+        recorder.planned(0, 1);
         recorder.ended(0, timeline, warmup, &Slo::default());
     }
     let delta = recorder.take();
@@ -283,11 +283,11 @@ impl History {
         let both = [&mut self.recorders[worker], &mut self.whole];
         if *in_flight == 0 || self.rng.random_bool(0.5) {
             *in_flight += 1;
-            both.into_iter().for_each(|recorder| recorder.planned(load));
+            both.into_iter().for_each(|recorder| recorder.planned(load, 1));
         } else if self.rng.random_bool(0.2) {
             *in_flight -= 1;
             let reason = ShedReason::ALL[self.rng.random_range(0..ShedReason::ALL.len())];
-            both.into_iter().for_each(|recorder| recorder.shed(load, reason));
+            both.into_iter().for_each(|recorder| recorder.shed(load, reason, 1));
         } else {
             *in_flight -= 1;
             let outcome = Outcome::ALL[self.rng.random_range(0..Outcome::ALL.len())];

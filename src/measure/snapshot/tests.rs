@@ -17,9 +17,9 @@ fn the_law_holds_on_every_snapshot_and_a_snapshot_stays_as_it_was() {
     let mut snapshots = Vec::new();
     for second in 0..5 {
         for worker in &mut workers {
-            worker.planned(1);
-            worker.planned(1);
-            worker.shed(1, ShedReason::InflightCap);
+            worker.planned(1, 1);
+            worker.planned(1, 1);
+            worker.shed(1, ShedReason::InflightCap, 1);
             ledger.absorb(&worker.take());
         }
         snapshots.push(ledger.snapshot(Duration::from_secs(second)));
@@ -36,8 +36,8 @@ fn the_law_holds_on_every_snapshot_and_a_snapshot_stays_as_it_was() {
 fn windows_are_shared_until_a_minute_closes() {
     let mut ledger = Ledger::new(1);
     let mut worker = Recorder::new(1);
-    worker.planned(0);
-    worker.shed(0, ShedReason::InflightCap);
+    worker.planned(0, 1);
+    worker.shed(0, ShedReason::InflightCap, 1);
     ledger.absorb(&worker.take());
     let [first, second] = [0, 1].map(|second| ledger.snapshot(Duration::from_secs(second)));
     assert!(Arc::ptr_eq(&first.loads[0].windows, &second.loads[0].windows));
@@ -67,7 +67,7 @@ fn notable_requests_come_with_a_snapshot_and_outlive_the_turn_of_the_hour() {
         detail: Some("connection refused".into()),
     };
     let (mut ledger, mut worker) = (Ledger::new(2), Recorder::new(2));
-    worker.planned(1);
+    worker.planned(1, 1);
     worker.ended(1, &failed, false, &Slo::default());
     let before = ledger.snapshot(Duration::ZERO);
     ledger.absorb(&worker.take());

@@ -60,18 +60,18 @@ fn timeline(index: u32, outcome: Outcome, status: u16, counted: bool) -> Timelin
 fn record(recorder: &mut Recorder, load: usize) {
     let counted = load.is_multiple_of(2);
     for index in 0..400 {
-        recorder.planned(load);
+        recorder.planned(load, 1);
         recorder.ended(load, &timeline(index, Outcome::Ok, 200, counted), index < 5, &Slo::default());
     }
     for (index, outcome) in (0..).zip(Outcome::ALL) {
-        recorder.planned(load);
+        recorder.planned(load, 1);
         recorder.ended(load, &timeline(index, outcome, 503, counted), false, &Slo::default());
     }
     for reason in ShedReason::ALL {
-        recorder.planned(load);
-        recorder.shed(load, reason);
+        recorder.planned(load, 1);
+        recorder.shed(load, reason, 1);
     }
-    (0..=load).for_each(|_| recorder.planned(load));
+    (0..=load).for_each(|_| recorder.planned(load, 1));
 }
 
 fn loads(loads: usize) -> Vec<LoadView> {
@@ -150,7 +150,7 @@ pub(super) fn spread(view: &mut View) {
         let sent_at = answered.sent_at.unwrap();
         answered.answer.tokens.truncate(1);
         answered.answer.tokens[0].at = sent_at + Duration::from_secs_f64(micros / 1e6);
-        recorder.planned(0);
+        recorder.planned(0, 1);
         recorder.ended(0, &answered, false, &Slo::default());
         micros *= 1.02;
     }
@@ -161,7 +161,7 @@ pub(super) fn spread(view: &mut View) {
 pub(super) fn invented_codes(view: &mut View) {
     let mut recorder = Recorder::new(1);
     for status in 100..1000 {
-        recorder.planned(0);
+        recorder.planned(0, 1);
         recorder.ended(0, &timeline(1, Outcome::Http5xx, status, false), false, &Slo::default());
     }
     absorb(view, &mut recorder);
