@@ -10,9 +10,11 @@ mod admin;
 mod answer;
 mod ask;
 mod connection;
+mod engine;
 mod event;
 pub mod fault;
 mod http;
+pub mod model;
 mod refusal;
 mod render;
 mod reply;
@@ -38,6 +40,7 @@ use tokio::time::sleep_until;
 
 use crate::clock;
 use crate::sim::connection::{Habits, Socket};
+use crate::sim::engine::Ticking;
 use crate::sim::http::House;
 use crate::sim::settings::Settings;
 use crate::sim::truth::TruthLog;
@@ -72,7 +75,11 @@ impl Simulator {
     /// A gateway that pretends to be what `settings` say, from now on.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        let house = Arc::new(House::new(settings));
+        Self::with(settings, Ticking::Tokio)
+    }
+
+    fn with(settings: Settings, ticking: Ticking) -> Self {
+        let house = Arc::new(House::new(settings, ticking));
         Self { router: http::router(Arc::clone(&house)), house }
     }
 
@@ -118,7 +125,8 @@ impl Gateway {
     pub async fn bind(settings: Settings, addr: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(addr).await?;
         let local_addr = listener.local_addr()?;
-        Ok(Self { simulator: Simulator::new(settings), listener, local_addr, truth_file: None })
+        let simulator = Simulator::with(settings, Ticking::Precise);
+        Ok(Self { simulator, listener, local_addr, truth_file: None })
     }
 
     /// The address it listens on, with the port that was chosen when 0 was asked for.

@@ -8,6 +8,8 @@
     reason = "all of this file is test code, also where the lints cannot see it; what a failed case heard is printed"
 )]
 
+#[path = "sim/engine.rs"]
+mod engine;
 #[path = "sim/faults.rs"]
 mod faults;
 #[path = "sim/peer.rs"]

@@ -11,7 +11,7 @@ use crate::cli::{Exit, complain, say};
 use crate::sim::Gateway;
 use crate::sim::fault;
 use crate::sim::fault::rule::FaultRule;
-use crate::sim::settings::Settings;
+use crate::sim::settings::{self, Settings};
 
 /// Run a simulated gateway with a healthy vLLM behind it, or with whatever is wrong with it that you name.
 ///
@@ -22,7 +22,11 @@ pub(super) struct Args {
     /// Where it listens; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:9878", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// What it pretends to be, such as ttft=100ms or gap=lognormal:20ms,0.3; --list shows all.
+    /// The engine behind it: its answers take as long as this one would take, with batches, queue, KV cache and prefix cache.
+    /// Without one, times are drawn (ttft, gap); --list shows all.
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+    /// What it pretends to be, such as ttft=100ms or max_running_requests=8 (with a preset); --list shows all.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
     /// What is wrong with it, such as stall:after=3 or status:code=503,share=0.01; --list shows all.
@@ -38,8 +42,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.list {
-        let (settings, faults) = (Settings::default().describe(), fault::describe());
-        say(&format!("settings (--set KEY=VALUE):\n{settings}\nfaults (--fault NAME:KEY=VALUE,…):\n{faults}"))?;
+        say(&format!("{}\nfaults (--fault NAME:KEY=VALUE,…):\n{}", settings::list(), fault::describe()))?;
         return Ok(Exit::Fine);
     }
     let settings = match settings_of(args) {
@@ -55,6 +58,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 fn settings_of(args: &Args) -> anyhow::Result<Settings> {
     let mut settings = Settings::default();
+    if let Some(preset) = &args.preset {
+        settings.use_preset(preset).with_context(|| format!("--preset {preset}"))?;
+    }
     for text in &args.settings {
         let (key, value) =
             text.split_once('=').ok_or_else(|| anyhow!("--set {text}: wants KEY=VALUE, such as ttft=100ms"))?;
@@ -63,6 +69,7 @@ fn settings_of(args: &Args) -> anyhow::Result<Settings> {
     for text in &args.faults {
         settings.faults.push(FaultRule::parse(text).with_context(|| format!("--fault {text}"))?);
     }
+    settings.check().context("these settings do not go together (--set)")?;
     Ok(settings)
 }
 

@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 use crate::domain::api::Api;
 use crate::sim::ask::Ask;
-use crate::sim::event::{Content, Event, Kind};
+use crate::sim::engine::{LiveEngine, Ticket};
+use crate::sim::event::{Content, Due, Event, Kind};
 use crate::sim::fault::{ContentForm, EndReason, RoleWhen, ShapeFault, UsageKind};
 use crate::sim::render::{Count, Piece, Renderer};
 use crate::sim::settings::{Pace, Reasoning, Settings, TextKind, UsageMode};
@@ -58,8 +59,7 @@ pub(crate) struct Answer {
     /// Reasoning tokens that events show.
     shown: u32,
     received_at: Instant,
-    due: Instant,
-    factor: f64,
+    times: Times,
     pace_rng: StdRng,
     text_rng: StdRng,
     stage: Stage,
@@ -69,6 +69,15 @@ pub(crate) struct Answer {
     held: String,
     /// All text so far; only SGLang's events repeat it.
     so_far: String,
+}
+
+/// Where the moments of the tokens come from.
+#[derive(Debug)]
+enum Times {
+    /// They are drawn: the next event is due then.
+    Drawn { due: Instant, factor: f64 },
+    /// The modelled engine makes them.
+    Made(Arc<Ticket>),
 }
 
 /// How the events differ from a good stream's.
@@ -85,6 +94,8 @@ struct Shape {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
+    /// The engine has to admit it before anything can say how much of the prompt was cached.
+    Admission,
     Role,
     Tokens,
     LateRole,
@@ -105,7 +116,14 @@ pub(crate) struct Occasion {
 }
 
 impl Answer {
-    pub(crate) fn new(mut ask: Ask, settings: Arc<Settings>, occasion: Occasion, fault: Option<&ShapeFault>) -> Self {
+    /// With an engine, it is asked for the tokens at once.
+    pub(crate) fn new(
+        mut ask: Ask,
+        settings: Arc<Settings>,
+        engine: Option<&LiveEngine>,
+        occasion: Occasion,
+        fault: Option<&ShapeFault>,
+    ) -> Self {
         let mut seeds =
             StdRng::seed_from_u64(settings.seed ^ occasion.seq.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let id: u64 = seeds.random();
@@ -124,10 +142,17 @@ impl Answer {
             Reasoning::Hidden => (reasoning, 0),
             Reasoning::Shown => (0, reasoning),
         };
-        let mut due = occasion.received_at + draw(settings.ttft, occasion.factor, &mut pace_rng);
-        for _ in 0..hidden.div_ceil(settings.tokens_per_chunk) {
-            due += draw(settings.gap, occasion.factor, &mut pace_rng);
-        }
+        let factor = occasion.factor;
+        let times = match engine {
+            Some(engine) => Times::Made(Arc::new(engine.submit(&ask, occasion.received_at, factor))),
+            None => {
+                let mut due = occasion.received_at + draw(settings.ttft, factor, &mut pace_rng);
+                for _ in 0..hidden.div_ceil(settings.tokens_per_chunk) {
+                    due += draw(settings.gap, factor, &mut pace_rng);
+                }
+                Times::Drawn { due, factor }
+            }
+        };
         let renderer = renderer(&ask, &settings, id, occasion.created, shape);
         Self {
             ask,
@@ -137,11 +162,10 @@ impl Answer {
             hidden,
             shown,
             received_at: occasion.received_at,
-            due,
-            factor: occasion.factor,
+            stage: if engine.is_some() { Stage::Admission } else { Stage::Role },
+            times,
             pace_rng,
             text_rng,
-            stage: Stage::Role,
             made: hidden,
             held: String::new(),
             so_far: String::new(),
@@ -153,13 +177,39 @@ impl Answer {
         self.ask.stream
     }
 
+    /// The engine's part of it, if there is an engine.
+    pub(crate) fn ticket(&self) -> Option<Arc<Ticket>> {
+        match &self.times {
+            Times::Drawn { .. } => None,
+            Times::Made(ticket) => Some(Arc::clone(ticket)),
+        }
+    }
+
+    /// When the next event is due; once all tokens are out, when the last one was.
+    fn due(&self) -> Due {
+        match &self.times {
+            Times::Drawn { due, .. } => Due::At(*due),
+            Times::Made(_) => {
+                Due::Made { tokens: self.made.max(self.hidden + 1).min(self.ask.tokens), plus: Duration::ZERO }
+            }
+        }
+    }
+
+    /// Takes over what the engine knows once it has admitted the request.
+    fn learn(&mut self) {
+        if let Times::Made(ticket) = &self.times {
+            self.renderer.cached_tokens = ticket.cached_tokens();
+        }
+    }
+
     /// The same answer as one JSON body, due when its last token would have been.
     pub(crate) fn into_whole(mut self) -> Event {
+        self.learn();
         let (mut reasoning, mut text) = (String::new(), String::new());
-        let mut due = self.due;
+        let mut due = self.due();
         while self.made < self.ask.tokens {
-            due = self.due;
-            let chunk = self.next_chunk();
+            let chunk;
+            (chunk, due) = self.next_chunk();
             if chunk.is_reasoning { &mut reasoning } else { &mut text }.push_str(&chunk.text);
         }
         let body = self.renderer.whole(&reasoning, &text, self.reason(), self.counted());
@@ -183,7 +233,7 @@ impl Answer {
         (self.ask.usage == UsageMode::Continuous).then(|| self.counted())
     }
 
-    fn role(&self, due: Instant) -> Event {
+    fn role(&self, due: Due) -> Event {
         let data = self.renderer.role(self.continuous());
         Event { due: Some(due), content: Content::Data(data), tokens: 0, kind: Kind::Role }
     }
@@ -193,8 +243,8 @@ impl Answer {
         self.shape.finishes_with_text || self.ask.api == Api::SglangGenerate
     }
 
-    /// The text of the next few tokens; moves on to the moment of the next event.
-    fn next_chunk(&mut self) -> Chunk {
+    /// The text of the next few tokens and when it is due; moves on to the moment of the next event.
+    fn next_chunk(&mut self) -> (Chunk, Due) {
         let thinking_left = (self.hidden + self.shown).saturating_sub(self.made);
         let left = if thinking_left > 0 { thinking_left } else { self.ask.tokens - self.made };
         let tokens = self.settings.tokens_per_chunk.min(left);
@@ -207,8 +257,13 @@ impl Answer {
             if splits && index == tokens && tokens < left { self.held.push_str(word) } else { text.push_str(word) }
         }
         self.made += tokens;
-        self.due += draw(self.settings.gap, self.factor, &mut self.pace_rng);
-        Chunk { text, tokens, is_reasoning: thinking_left > 0 }
+        let due = self.due();
+        if let Times::Drawn { due, factor } = &mut self.times
+            && self.made < self.ask.tokens
+        {
+            *due += draw(self.settings.gap, *factor, &mut self.pace_rng);
+        }
+        (Chunk { text, tokens, is_reasoning: thinking_left > 0 }, due)
     }
 
     fn word(&mut self) -> &'static str {
@@ -220,8 +275,7 @@ impl Answer {
     }
 
     fn token(&mut self) -> Event {
-        let due = self.due;
-        let chunk = self.next_chunk();
+        let (chunk, due) = self.next_chunk();
         if self.ask.api == Api::SglangGenerate {
             self.so_far.push_str(&chunk.text);
         }
@@ -240,10 +294,6 @@ impl Answer {
             count: self.counted(),
         };
         let data = self.renderer.token(&piece, reason, usage);
-        // The finish event and what follows leave with the last token.
-        if is_last {
-            self.due = due;
-        }
         Event { due: Some(due), content: Content::Data(data), tokens: chunk.tokens, kind: Kind::Token }
     }
 
@@ -260,14 +310,14 @@ impl Answer {
             usage = Some(Count { completion: self.made + 1, ..self.counted() });
         }
         let data = self.renderer.finish(self.reason(), usage);
-        Some(Event { due: Some(self.due), content: Content::Data(data), tokens: 0, kind: Kind::Finish })
+        Some(Event { due: Some(self.due()), content: Content::Data(data), tokens: 0, kind: Kind::Finish })
     }
 
     fn usage(&self) -> Option<Event> {
         let is_sent = matches!(self.ask.usage, UsageMode::Final | UsageMode::Continuous);
         (is_sent && self.ask.api != Api::SglangGenerate).then(|| {
             let data = self.renderer.usage_event(self.counted());
-            Event { due: Some(self.due), content: Content::Data(data), tokens: 0, kind: Kind::Usage }
+            Event { due: Some(self.due()), content: Content::Data(data), tokens: 0, kind: Kind::Usage }
         })
     }
 }
@@ -279,11 +329,18 @@ impl Iterator for Answer {
         let has_role = self.ask.api == Api::OpenAiChat && self.settings.role_chunk;
         loop {
             match self.stage {
+                Stage::Admission => {
+                    self.stage = Stage::Role;
+                    if self.shape.role != Some(RoleWhen::Early) {
+                        return Some(Event::admission());
+                    }
+                }
                 Stage::Role => {
+                    self.learn();
                     self.stage = Stage::Tokens;
                     match self.shape.role {
-                        None if has_role => return Some(self.role(self.due)),
-                        Some(RoleWhen::Early) if has_role => return Some(self.role(self.received_at)),
+                        None if has_role => return Some(self.role(self.due())),
+                        Some(RoleWhen::Early) if has_role => return Some(self.role(Due::At(self.received_at))),
                         None | Some(RoleWhen::Early | RoleWhen::Late) => {}
                     }
                 }
@@ -297,7 +354,7 @@ impl Iterator for Answer {
                 }
                 Stage::LateRole => {
                     self.stage = Stage::Tokens;
-                    return Some(self.role(self.due));
+                    return Some(self.role(self.due()));
                 }
                 Stage::Finish => {
                     self.stage = Stage::Usage;
@@ -314,7 +371,7 @@ impl Iterator for Answer {
                 Stage::Done => {
                     self.stage = Stage::Over;
                     if !self.shape.lacks_done {
-                        return Some(Event::done(Some(self.due)));
+                        return Some(Event::done(Some(self.due())));
                     }
                 }
                 Stage::Over => return None,

@@ -1,9 +1,13 @@
 //! What a request asks for, read from its body and checked as vLLM checks it.
 
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
+
 use serde_json::{Map, Value as Json};
 
 use crate::domain::api::Api;
 use crate::sim::fault::FieldForm;
+use crate::sim::model::BLOCK_TOKENS;
 use crate::sim::refusal::Refusal;
 use crate::sim::settings::{Settings, StrictFields, UsageMode};
 
@@ -19,6 +23,8 @@ pub(crate) struct Ask {
     pub(crate) at_limit: bool,
     /// When usage is sent, never `AsAsked`.
     pub(crate) usage: UsageMode,
+    /// A hash of each full block of the prompt and all before it, if an engine with a prefix cache is modelled.
+    pub(crate) blocks: Arc<[u64]>,
 }
 
 /// Tokens that a chat template adds around the messages.
@@ -98,6 +104,11 @@ impl Ask {
             tokens: natural.min(limit),
             at_limit: natural >= limit,
             usage: usage(&body, settings.usage)?,
+            blocks: if settings.engine.is_some_and(|engine| engine.prefix_cache) {
+                blocks(prompt(api, &body), prompt_tokens)
+            } else {
+                Arc::new([])
+            },
         })
     }
 }
@@ -195,9 +206,53 @@ fn prompt_tokens(api: Api, body: &Object) -> Result<u32, Refusal> {
     Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
+/// Bytes of text that count as a token.
+const TOKEN_BYTES: usize = 4;
+
+/// What the prompt consists of.
+fn prompt(api: Api, body: &Object) -> Option<&Json> {
+    match api {
+        Api::OpenAiChat => body.get("messages"),
+        Api::OpenAiCompletions => body.get("prompt"),
+        Api::SglangGenerate => body.get("text").or_else(|| body.get("input_ids")),
+    }
+}
+
+/// The hashes of the prompt's full blocks, each with all that stands before it: equal beginnings have equal hashes.
+fn blocks(prompt: Option<&Json>, prompt_tokens: u32) -> Arc<[u64]> {
+    let mut bytes = Vec::new();
+    if let Some(prompt) = prompt {
+        write_text(prompt, &mut bytes);
+    }
+    let mut hasher = DefaultHasher::new();
+    let full = bytes.chunks_exact(BLOCK_TOKENS as usize * TOKEN_BYTES).take((prompt_tokens / BLOCK_TOKENS) as usize);
+    full.map(|block| {
+        hasher.write(block);
+        hasher.finish()
+    })
+    .collect()
+}
+
+/// The text that is counted, and the role of each message.
+fn write_text(value: &Json, out: &mut Vec<u8>) {
+    match value {
+        Json::String(text) => out.extend_from_slice(text.as_bytes()),
+        Json::Number(id) => out.extend_from_slice(&id.as_u64().unwrap_or_default().to_le_bytes()[..TOKEN_BYTES]),
+        Json::Array(parts) => parts.iter().for_each(|part| write_text(part, out)),
+        Json::Object(part) => {
+            for name in ["role", "content", "text"] {
+                if let Some(value) = part.get(name) {
+                    write_text(value, out);
+                }
+            }
+        }
+        Json::Null | Json::Bool(_) => {}
+    }
+}
+
 fn text_tokens(value: &Json) -> usize {
     match value {
-        Json::String(text) => text.len().div_ceil(4),
+        Json::String(text) => text.len().div_ceil(TOKEN_BYTES),
         Json::Number(_) => 1,
         Json::Array(parts) => parts.iter().map(text_tokens).sum(),
         Json::Object(part) => part.get("text").map_or(0, text_tokens),

@@ -28,6 +28,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock;
+use crate::sim::engine::Ticket;
+use crate::sim::event::Due;
 use crate::sim::fault::{ConnectionFault, StaleHow};
 use crate::sim::http::{Carrier, Received};
 use crate::sim::refusal::Refusal;
@@ -96,9 +98,9 @@ where
         let Some(taken) = take_request(Intake { inbox, io: socket.io, read_at }, &router).await else { return };
         (socket.io, inbox) = (taken.io, taken.inbox);
         let mut reply = taken.reply;
-        let recording = reply.recording.take();
+        let watched = Watched { ticket: reply.ticket.take(), recording: reply.recording.take() };
         let (steps, keeps_alive) = Steps::new(reply, taken.terms);
-        match play(&mut socket, &mut inbox, steps, recording).await {
+        match play(&mut socket, &mut inbox, steps, watched).await {
             Next::Request if keeps_alive => is_kept = true,
             Next::Request => return close(socket.io).await,
             Next::Close => return,
@@ -215,16 +217,25 @@ fn terms(version: Version, headers: &HeaderMap) -> Terms {
     Terms { is_http10, keeps_alive: if is_http10 { says("keep-alive") } else { !says("close") } }
 }
 
+/// What goes with the steps of one answer: the engine that makes its tokens, and the log of what really happened.
+struct Watched {
+    ticket: Option<Arc<Ticket>>,
+    recording: Option<Recording>,
+}
+
 /// Takes the steps of one answer.
-async fn play<I>(socket: &mut Socket<I>, inbox: &mut BytesMut, steps: Steps, recording: Option<Recording>) -> Next
+async fn play<I>(socket: &mut Socket<I>, inbox: &mut BytesMut, steps: Steps, watched: Watched) -> Next
 where
     I: AsyncRead + AsyncWrite + Unpin,
 {
+    let Watched { ticket, recording } = watched;
     for step in steps {
-        if let Some(due) = step.due
-            && due > clock::now()
-            && !stays_until(&mut socket.io, inbox, Some(due)).await
-        {
+        let is_due = match step.due {
+            None => true,
+            Some(Due::At(due)) => due <= clock::now(),
+            Some(Due::Made { .. }) => false,
+        };
+        if !is_due && !stays_until(&mut socket.io, inbox, step.due, ticket.as_deref()).await {
             return Next::Close;
         }
         match step.act {
@@ -240,8 +251,9 @@ where
                     return Next::Close;
                 }
             }
+            Act::Pause => {}
             Act::Hang => {
-                stays_until(&mut socket.io, inbox, None).await;
+                stays_until(&mut socket.io, inbox, None, None).await;
                 return Next::Close;
             }
             Act::Fin => {
@@ -267,11 +279,20 @@ fn finish(recording: Option<Recording>, end: End) {
 }
 
 /// Waits for the moment, or for ever; whether the peer was still there. What it sends meanwhile goes to the inbox.
-async fn stays_until<I: AsyncRead + Unpin>(io: &mut I, inbox: &mut BytesMut, due: Option<Instant>) -> bool {
+async fn stays_until<I>(io: &mut I, inbox: &mut BytesMut, due: Option<Due>, ticket: Option<&Ticket>) -> bool
+where
+    I: AsyncRead + Unpin,
+{
     let moment = async {
-        match due {
-            Some(due) => sleep_until(due).await,
-            None => pending().await,
+        match (due, ticket) {
+            (Some(Due::At(due)), _) => sleep_until(due).await,
+            (Some(Due::Made { tokens, plus }), Some(ticket)) => {
+                let due = ticket.made(tokens).await + plus;
+                if due > clock::now() {
+                    sleep_until(due).await;
+                }
+            }
+            (Some(Due::Made { .. }), None) | (None, _) => pending().await,
         }
     };
     tokio::pin!(moment);

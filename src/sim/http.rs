@@ -18,8 +18,10 @@ use crate::domain::api::Api;
 use crate::sim::admin;
 use crate::sim::answer::{Answer, Occasion};
 use crate::sim::ask::Ask;
+use crate::sim::engine::{LiveEngine, Ticking};
 use crate::sim::fault::rule::{Rules, Struck};
-use crate::sim::fault::{Fault, FaultError};
+use crate::sim::fault::{Fault, FaultError, ReplyFault};
+use crate::sim::model::Engine;
 use crate::sim::refusal::Refusal;
 use crate::sim::reply::Reply;
 use crate::sim::settings::Settings;
@@ -34,6 +36,8 @@ pub(crate) struct House {
     pub(crate) settings: Arc<Settings>,
     pub(crate) rules: Rules,
     pub(crate) truth: TruthLog,
+    /// `None` where times are drawn.
+    pub(crate) engine: Option<LiveEngine>,
     requests: AtomicU64,
 }
 
@@ -63,12 +67,13 @@ impl IntoResponse for Reply {
 }
 
 impl House {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings, ticking: Ticking) -> Self {
         let start = clock::now();
         let capacity = usize::try_from(settings.truth_capacity).unwrap_or(usize::MAX);
         Self {
             rules: Rules::new(settings.seed, &settings.faults, start),
             truth: TruthLog::new(capacity, start),
+            engine: settings.engine.map(|params| LiveEngine::new(Engine::new(params, settings.seed), start, ticking)),
             requests: AtomicU64::new(0),
             settings: Arc::new(settings),
         }
@@ -82,7 +87,7 @@ impl House {
     }
 
     /// The reply to a request for an answer, with its place in the truth log.
-    fn respond(&self, api: Api, received: Received, headers: &HeaderMap, body: &[u8]) -> Reply {
+    async fn respond(&self, api: Api, received: Received, headers: &HeaderMap, body: &[u8]) -> Reply {
         let asked = match asked_fault(headers) {
             Ok(asked) => asked,
             Err(error) => return Reply::refusal(Refusal::bad_fault(&error.to_string())),
@@ -94,14 +99,12 @@ impl House {
         let ask = self.check_key(headers).and_then(|()| Ask::read(api, body, &self.settings));
         let prompt_tokens = ask.as_ref().map_or(0, |ask| ask.prompt_tokens);
         let request_id = headers.get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
-        let text = struck.text.clone();
-        let mut reply = self.reply(api, ask, occasion, struck);
-        reply.recording = Some(self.truth.open(Truth {
+        let recording = self.truth.open(Truth {
             seq,
             request_id,
             path: received.path,
-            status: reply.status,
-            fault: text,
+            status: 0,
+            fault: struck.text.clone(),
             received_at: received.at,
             head_written_at: None,
             writes: Vec::new(),
@@ -109,13 +112,24 @@ impl House {
             end: End::Open,
             n: 0,
             prompt_tokens,
-        }));
+        });
+        let mut reply = self.reply(api, ask, occasion, struck).await;
+        recording.answered(reply.status);
+        reply.recording = Some(recording);
         reply
     }
 
-    fn reply(&self, api: Api, ask: Result<Ask, Refusal>, occasion: Occasion, struck: Struck) -> Reply {
+    async fn reply(&self, api: Api, ask: Result<Ask, Refusal>, occasion: Occasion, struck: Struck) -> Reply {
         let shape = if let Some(Fault::Shape(shape)) = &struck.fault { Some(shape) } else { None };
-        let answer = ask.map(|ask| Answer::new(ask, Arc::clone(&self.settings), occasion, shape));
+        let answer = ask.map(|ask| Answer::new(ask, Arc::clone(&self.settings), self.engine.as_ref(), occasion, shape));
+        // A whole answer is written down with all that its usage says, which only the engine knows.
+        let is_whole = matches!(&struck.fault, Some(Fault::Reply(ReplyFault::JsonAnswer {})));
+        if let Ok(answer) = &answer
+            && (is_whole || !answer.is_stream())
+            && let Some(ticket) = answer.ticket()
+        {
+            ticket.made(0).await;
+        }
         if let Some(Fault::Reply(fault)) = &struck.fault {
             return Reply::instead(fault, api, answer.ok());
         }
@@ -172,7 +186,7 @@ async fn chat(
     headers: HeaderMap,
     body: Bytes,
 ) -> Reply {
-    house.respond(Api::OpenAiChat, received, &headers, &body)
+    house.respond(Api::OpenAiChat, received, &headers, &body).await
 }
 
 async fn completions(
@@ -181,7 +195,7 @@ async fn completions(
     headers: HeaderMap,
     body: Bytes,
 ) -> Reply {
-    house.respond(Api::OpenAiCompletions, received, &headers, &body)
+    house.respond(Api::OpenAiCompletions, received, &headers, &body).await
 }
 
 async fn generate(
@@ -190,7 +204,7 @@ async fn generate(
     headers: HeaderMap,
     body: Bytes,
 ) -> Reply {
-    house.respond(Api::SglangGenerate, received, &headers, &body)
+    house.respond(Api::SglangGenerate, received, &headers, &body).await
 }
 
 async fn health() -> Reply {

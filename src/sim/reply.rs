@@ -1,11 +1,13 @@
 //! What a request is answered with, before it becomes bytes on a connection.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use tokio::time::Instant;
 
 use crate::domain::api::Api;
 use crate::sim::answer::Answer;
-use crate::sim::event::{Beat, Content, Event};
+use crate::sim::engine::Ticket;
+use crate::sim::event::{Beat, Content, Due, Event};
 use crate::sim::fault::{EventFault, FormatFault, ReplyFault, WireFault};
 use crate::sim::refusal::{Refusal, json_error};
 use crate::sim::spoil::Spoiled;
@@ -22,6 +24,8 @@ pub(crate) struct Reply {
     /// The connection cannot be used again, because some of the request was not read.
     pub(crate) must_close: bool,
     pub(crate) recording: Option<Recording>,
+    /// The engine's part of it, if an engine is modelled.
+    pub(crate) ticket: Option<Arc<Ticket>>,
 }
 
 /// How the end of a body is told.
@@ -38,7 +42,7 @@ pub(crate) enum Length {
 #[derive(Debug, Clone)]
 pub(crate) enum Part {
     /// These bytes at their moment; they complete an event with this many tokens.
-    Bytes { due: Option<Instant>, bytes: Bytes, tokens: u32 },
+    Bytes { due: Option<Due>, bytes: Bytes, tokens: u32 },
     /// Nothing more, while the connection stays open.
     Hang,
 }
@@ -63,6 +67,7 @@ impl Reply {
             wire: None,
             must_close: false,
             recording: None,
+            ticket: None,
         }
     }
 
@@ -77,9 +82,9 @@ impl Reply {
         format: Option<&FormatFault>,
         wire: Option<WireFault>,
     ) -> Self {
+        let ticket = answer.ticket();
         if !answer.is_stream() {
-            let event = answer.into_whole();
-            return Self { wire, ..Self::whole(event) };
+            return Self { wire, ticket, ..Self::whole(answer.into_whole()) };
         }
         let mut format = Format::new(format);
         let body = Spoiled::new(answer, event).map(move |beat| match beat {
@@ -94,6 +99,7 @@ impl Reply {
             wire,
             must_close: false,
             recording: None,
+            ticket,
         }
     }
 
@@ -124,7 +130,7 @@ impl Reply {
                 Self::plain(200, vec![("content-type", "text/html; charset=utf-8".to_owned())], LOGIN_PAGE.into())
             }
             ReplyFault::JsonAnswer {} => match answer {
-                Some(answer) => Self::whole(answer.into_whole()),
+                Some(answer) => Self { ticket: answer.ticket(), ..Self::whole(answer.into_whole()) },
                 None => Self::refusal(Refusal::bad_request("the request cannot be answered", api.name())),
             },
             ReplyFault::BigJson { size } => Self::big_json(size.0),

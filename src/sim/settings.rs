@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use crate::domain::secret::Secret;
 use crate::sim::fault::rule::FaultRule;
+use crate::sim::model::presets::{self, PRESETS, Preset};
+use crate::sim::model::{Params, ParamsError, Workload};
 use crate::sim::value::{Value, words};
 
 /// Everything that decides how the gateway answers. `Settings::default()` is a healthy vLLM.
@@ -22,6 +24,10 @@ pub struct Settings {
     pub prefix: String,
     /// Also serve the paths without `/v1`, as base URLs ending in `/v1` are joined by some proxies.
     pub sdk_paths: bool,
+    /// The engine that decides when tokens exist; `None`: times are drawn from `ttft` and `gap`.
+    pub engine: Option<Params>,
+    /// What this engine was made from; its parameters may have been changed since.
+    pub preset: Option<&'static Preset>,
     /// From the request's last byte to the first token.
     pub ttft: Pace,
     /// Between two token-bearing events.
@@ -74,6 +80,8 @@ impl Default for Settings {
             api_key: None,
             prefix: String::new(),
             sdk_paths: false,
+            engine: None,
+            preset: None,
             ttft: Pace::Constant(Duration::from_millis(200)),
             gap: Pace::Constant(Duration::from_millis(20)),
             tokens_per_chunk: 1,
@@ -179,8 +187,19 @@ pub struct Key {
     pub shape: &'static str,
     /// One line on what it does.
     pub doc: &'static str,
+    of: Of,
     set: fn(&mut Settings, &str) -> bool,
     show: fn(&Settings) -> String,
+}
+
+/// Whose setting it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Every,
+    /// Means nothing to an engine that is modelled.
+    Drawn,
+    /// Means nothing without one.
+    Engine,
 }
 
 impl std::fmt::Debug for Key {
@@ -210,24 +229,70 @@ pub enum SettingError {
         /// What it takes.
         shape: &'static str,
     },
+    /// The setting is one of an engine, and none is modelled.
+    #[error("`{key}` is a part of a modelled engine: choose one with --preset {presets}")]
+    NeedsEngine {
+        /// The setting.
+        key: &'static str,
+        /// The presets with an engine.
+        presets: String,
+    },
+    /// The setting is one of drawn times, and an engine is modelled.
+    #[error("`{key}` has no effect here: the engine of the preset computes its times; leave --preset out to set them")]
+    NeedsNoEngine {
+        /// The setting.
+        key: &'static str,
+    },
+    /// No preset has this name: choose one of those listed.
+    #[error("no preset is called `{name}`; there are {known}")]
+    UnknownPreset {
+        /// What was asked for.
+        name: String,
+        /// Every name there is.
+        known: String,
+    },
+    /// Each value can be, but not together.
+    #[error(transparent)]
+    NoEngine(#[from] ParamsError),
 }
 
-macro_rules! keys {
-    ($($field:ident : $type:ty = $doc:literal $(if $check:expr)?),* $(,)?) => {
-        /// Every setting, in the order in which they are explained.
-        pub const KEYS: &[Key] = &[$(Key {
-            name: stringify!($field),
+macro_rules! key {
+    ($of:ident, $type:ty, $doc:literal, $name:ident, $settings:ident, $place:expr, $place_mut:expr $(, $check:expr)?) => {
+        Key {
+            name: stringify!($name),
             shape: <$type as Value>::SHAPE,
             doc: $doc,
-            set: |settings, text| match <$type as Value>::read(text) {
-                Some(value) $(if $check(&value))? => {
-                    settings.$field = value;
+            of: Of::$of,
+            set: |$settings, text| match (<$type>::read(text), $place_mut) {
+                (Some(value), Some(place)) => {
+                    $(if !$check(&value) { return false; })?
+                    *place = value;
                     true
                 }
                 _ => false,
             },
-            show: |settings| settings.$field.show(),
-        }),*];
+            show: |$settings| $place.map_or_else(String::new, Value::show),
+        }
+    };
+}
+
+macro_rules! keys {
+    (
+        $($field:ident : $type:ty = $doc:literal $(if $check:expr)?),* $(,)?;
+        drawn: $($drawn:ident : $drawn_type:ty = $drawn_doc:literal),* $(,)?;
+        engine: $($part:ident : $part_type:ty = $part_doc:literal $(if $part_check:expr)?),* $(,)?
+    ) => {
+        /// Every setting, in the order in which they are explained.
+        pub const KEYS: &[Key] = &[
+            $(key!(Every, $type, $doc, $field, settings, Some(&settings.$field), Some(&mut settings.$field) $(, $check)?),)*
+            $(key!(Drawn, $drawn_type, $drawn_doc, $drawn, settings, Some(&settings.$drawn), Some(&mut settings.$drawn)),)*
+            $(key!(
+                Engine, $part_type, $part_doc, $part, settings,
+                settings.engine.as_ref().map(|engine| &engine.$part),
+                settings.engine.as_mut().map(|engine| &mut engine.$part)
+                $(, $part_check)?
+            ),)*
+        ];
     };
 }
 
@@ -237,8 +302,6 @@ keys! {
     api_key: Option<Secret> = "bearer key that requests must carry, or none",
     prefix: String = "path under which everything but /admin lives, such as /api" if |prefix: &String| is_prefix(prefix),
     sdk_paths: bool = "serve /chat/completions, /completions and /models too, without /v1",
-    ttft: Pace = "from the request's last byte to the first token",
-    gap: Pace = "between two events with tokens",
     tokens_per_chunk: u32 = "tokens in one event" if is_positive,
     natural_tokens: u32 = "tokens after which the model stops by itself, unless ignore_eos" if is_positive,
     usage: UsageMode = "when token counts are sent",
@@ -246,7 +309,6 @@ keys! {
     reasoning_tokens: u32 = "output tokens that are reasoning, which come first",
     reasoning: Reasoning = "whether reasoning is streamed or only counted",
     reasoning_field: ReasoningField = "the field that carries streamed reasoning",
-    cached_tokens: u32 = "prompt tokens said to come from the prefix cache",
     split_chars: Option<u32> = "every Nth token has empty text, which comes with the next one; or none" if is_none_or_positive,
     role_chunk: bool = "begin a chat stream with the role-only event",
     honour_ignore_eos: bool = "obey ignore_eos",
@@ -256,7 +318,24 @@ keys! {
     text: TextKind = "what answers are made of: mixed has multi-byte characters",
     keep_alive: Option<Duration> = "idle time after which a connection is closed, or none",
     seed: u64 = "everything random derives from it",
-    truth_capacity: u32 = "requests that the truth log keeps" if is_positive,
+    truth_capacity: u32 = "requests that the truth log keeps" if is_positive;
+    drawn:
+    ttft: Pace = "from the request's last byte to the first token",
+    gap: Pace = "between two events with tokens",
+    cached_tokens: u32 = "prompt tokens said to come from the prefix cache";
+    engine:
+    max_running_requests: u32 = "requests in the batch" if is_positive,
+    max_prefill_tokens: u32 = "prompt tokens in one step" if is_positive,
+    prefill_rate: f64 = "prompt tokens per second",
+    step: Duration = "a step of an empty batch",
+    step_per_request: Duration = "what each decoding request adds to a step",
+    step_per_kv_token: Duration = "what each token of a decoding request's context adds to a step",
+    kv_tokens: u32 = "tokens for which the KV cache has room" if is_positive,
+    prefix_cache: bool = "find blocks of prompts again",
+    request_overhead: Duration = "from a request's last byte to its place in the queue",
+    jitter: f64 = "spread of a step's time, as the standard deviation of its logarithm" if |jitter: &f64| *jitter <= 3.0,
+    swing: f64 = "part by which steps slowly become longer and shorter" if |swing: &f64| *swing <= 0.9,
+    swing_period: Duration = "how long one such turn takes",
 }
 
 fn is_positive(number: &u32) -> bool {
@@ -286,6 +365,13 @@ impl Settings {
             let known: Vec<_> = KEYS.iter().map(|known| known.name).collect();
             return Err(SettingError::UnknownKey { key: key.to_owned(), known: known.join(", ") });
         };
+        match (known.of, &self.engine) {
+            (Of::Engine, None) => {
+                return Err(SettingError::NeedsEngine { key: known.name, presets: engines(" or --preset ") });
+            }
+            (Of::Drawn, Some(_)) => return Err(SettingError::NeedsNoEngine { key: known.name }),
+            (Of::Every | Of::Drawn | Of::Engine, _) => {}
+        }
         if (known.set)(self, value) {
             Ok(())
         } else {
@@ -293,12 +379,79 @@ impl Settings {
         }
     }
 
-    /// One line a setting, `key = value  (what it takes) what it does`, for people.
+    /// Takes over the engine of a preset, and what it serves.
+    ///
+    /// # Errors
+    /// When no preset has this name.
+    pub fn use_preset(&mut self, name: &str) -> Result<(), SettingError> {
+        let Some(preset) = presets::find(name) else {
+            return Err(SettingError::UnknownPreset { name: name.to_owned(), known: engines(", ") });
+        };
+        (self.engine, self.preset) = (Some(preset.params), Some(preset));
+        preset.model.clone_into(&mut self.model);
+        self.max_model_len = preset.max_model_len;
+        Ok(())
+    }
+
+    /// Whether all values can be together. Each is fine by itself.
+    ///
+    /// # Errors
+    /// When there can be no such engine.
+    pub fn check(&self) -> Result<(), SettingError> {
+        self.engine.map_or(Ok(()), |engine| engine.check(self.max_model_len)).map_err(SettingError::NoEngine)
+    }
+
+    /// What the engine resembles and where its knee is; then one line a setting that means something here, `key = value  (what it
+    /// takes) what it does`. For people.
     #[must_use]
     pub fn describe(&self) -> String {
+        let without = if self.engine.is_some() { Of::Drawn } else { Of::Engine };
         let line = |key: &Key| format!("{} = {}  ({}) {}\n", key.name, (key.show)(self), key.shape, key.doc);
-        KEYS.iter().map(line).collect()
+        let settings = KEYS.iter().filter(|key| key.of != without).map(line);
+        self.engine.map(|engine| self.describe_engine(&engine)).into_iter().chain(settings).collect()
     }
+
+    fn describe_engine(&self, engine: &Params) -> String {
+        let mut text = String::new();
+        if let Some(preset) = self.preset {
+            let changed = if preset.params == *engine { "" } else { ", with parameters of its own" };
+            text = format!("it pretends to be {}{changed}\nafter {}\n", preset.resembles, preset.source);
+        }
+        let chat = Workload { prompt_tokens: 256, cached_tokens: 0, output_tokens: 100 };
+        let most = engine.most_throughput(chat);
+        text.push_str(&format!(
+            "requests of 256 prompt and 100 output tokens: at most {most:.1} per second ({:.0} output tokens per second), and \
+             95 % of that with {} under way: its knee\n",
+            most * f64::from(chat.output_tokens),
+            engine.knee(chat)
+        ));
+        text
+    }
+}
+
+/// The names of the presets.
+fn engines(between: &str) -> String {
+    PRESETS.map(|preset| preset.name).join(between)
+}
+
+/// Every setting with its default, those of a modelled engine with the values of the first preset, for people.
+#[must_use]
+pub fn list() -> String {
+    let (drawn, mut modelled) = (Settings::default(), Settings::default());
+    modelled.engine = PRESETS.first().map(|preset| preset.params);
+    let lines = |settings: &Settings, of: Of| -> String {
+        let line = |key: &Key| format!("{} = {}  ({}) {}\n", key.name, (key.show)(settings), key.shape, key.doc);
+        KEYS.iter().filter(|key| key.of == of).map(line).collect()
+    };
+    let presets: String = PRESETS.iter().map(|preset| format!("{}: {}\n", preset.name, preset.resembles)).collect();
+    format!(
+        "settings (--set KEY=VALUE):\n{}\nwithout a preset, times are drawn:\n{}\npresets (--preset NAME):\n{presets}\n\
+         parts of a preset's engine, with the values of {}:\n{}",
+        lines(&drawn, Of::Every),
+        lines(&drawn, Of::Drawn),
+        PRESETS.first().map_or("none", |preset| preset.name),
+        lines(&modelled, Of::Engine),
+    )
 }
 
 impl Value for Pace {
@@ -328,12 +481,51 @@ mod tests {
 
     #[test]
     fn every_setting_takes_what_it_shows() {
-        let mut settings = Settings::default();
-        for key in KEYS.iter().filter(|key| key.name != "api_key") {
-            let shown = (key.show)(&settings);
-            assert_eq!(settings.set(key.name, &shown), Ok(()), "{}={shown}", key.name);
-            assert_eq!((key.show)(&settings), shown);
+        for (mut settings, foreign) in [(Settings::default(), Of::Engine), (modelled(), Of::Drawn)] {
+            for key in KEYS.iter().filter(|key| key.name != "api_key" && key.of != foreign) {
+                let shown = (key.show)(&settings);
+                assert_eq!(settings.set(key.name, &shown), Ok(()), "{}={shown}", key.name);
+                assert_eq!((key.show)(&settings), shown);
+                assert!(settings.describe().contains(&format!("{} = {shown}  (", key.name)));
+            }
         }
+    }
+
+    fn modelled() -> Settings {
+        let mut settings = Settings::default();
+        settings.use_preset("7b-rtx4090").unwrap();
+        settings
+    }
+
+    #[test]
+    fn a_setting_without_effect_is_refused_and_not_shown() {
+        let error = Settings::default().set("kv_tokens", "100000").unwrap_err().to_string();
+        assert!(error.contains("choose one with --preset 7b-rtx4090"), "{error}");
+        let error = modelled().set("ttft", "1s").unwrap_err().to_string();
+        assert!(error.starts_with("`ttft` has no effect here"), "{error}");
+        assert!(!Settings::default().describe().contains("kv_tokens") && !modelled().describe().contains("gap ="));
+    }
+
+    #[test]
+    fn a_preset_is_explained_with_its_source_and_its_knee() {
+        let text = modelled().describe();
+        for part in ["one RTX 4090", "https://", "at most 9.8 per second", "with 30 under way: its knee"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let mut settings = modelled();
+        settings.set("max_running_requests", "8").unwrap();
+        assert!(settings.describe().contains("with parameters of its own"));
+        settings.set("kv_tokens", "1000").unwrap();
+        assert!(settings.check().unwrap_err().to_string().contains("no room for one request"));
+        let error = Settings::default().use_preset("70b").unwrap_err().to_string();
+        assert_eq!(error, "no preset is called `70b`; there are 7b-rtx4090, 35b-a3b-2xrtx3090");
+    }
+
+    #[test]
+    fn the_list_has_every_setting_and_preset() {
+        let list = list();
+        assert!(KEYS.iter().all(|key| list.contains(&format!("{} = ", key.name))));
+        assert!(PRESETS.iter().all(|preset| list.contains(preset.name)));
     }
 
     #[test]

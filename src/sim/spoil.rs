@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
-use tokio::time::Instant;
 
 use crate::clock;
 use crate::sim::answer::Answer;
-use crate::sim::event::{Beat, Content, Event, Kind};
+use crate::sim::event::{Beat, Content, Due, Event, Kind};
 use crate::sim::fault::{EndlessKind, ErrorForm, ErrorThen, EventFault, JsonErrorForm, LineForm};
 use crate::sim::refusal::json_error;
 
@@ -34,7 +33,7 @@ enum State {
     /// As `Repeating`, once in a while.
     Ticking {
         every: Duration,
-        next: Instant,
+        next: Due,
     },
     /// A long line is being written.
     Flooding {
@@ -98,7 +97,7 @@ impl Spoiled {
                 self.state = State::Over;
             }
             EventFault::StallComments { every, .. } => {
-                let from = due.unwrap_or_else(clock::now);
+                let from = due.unwrap_or_else(|| Due::At(clock::now()));
                 self.state = State::Ticking { every: every.max(Duration::from_millis(1)), next: from };
             }
             EventFault::Endless { of, .. } => self.state = State::Repeating(self.endless(of)),
@@ -125,7 +124,7 @@ impl Spoiled {
         }
     }
 
-    fn push(&mut self, due: Option<Instant>, content: Content) {
+    fn push(&mut self, due: Option<Due>, content: Content) {
         self.queue.push_back(Beat::Event(Event::foreign(due, content)));
     }
 
@@ -174,7 +173,7 @@ impl Iterator for Spoiled {
             State::Repeating(event) => Some(Beat::Event(event.clone())),
             State::Ticking { every, next } => {
                 let event = Event::foreign(Some(*next), Content::Comment(KEEP_ALIVE));
-                *next += *every;
+                *next = *next + *every;
                 Some(Beat::Event(event))
             }
             State::Flooding { left: 0 } => {

@@ -24,7 +24,7 @@ pub struct Truth {
     pub request_id: Option<String>,
     /// The path that was asked.
     pub path: String,
-    /// The status that it was, or would have been, answered with.
+    /// The status that it was, or would have been, answered with; 0 when that was not yet decided.
     pub status: u16,
     /// What went wrong with it.
     pub fault: Option<String>,
@@ -279,6 +279,11 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
+    /// What it will be answered with.
+    pub(crate) fn answered(&self, status: u16) {
+        lock(&self.entry.truth).status = status;
+    }
+
     /// A write that completes the head, events with `tokens`, or both, is about to begin, or begins again.
     pub(crate) fn writing(&self, now: Instant, is_head: bool, tokens: u32, is_retry: bool) {
         let mut truth = lock(&self.entry.truth);

@@ -7,13 +7,15 @@
 
 use std::collections::VecDeque;
 use std::io::Write as _;
+use std::iter::Peekable;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
-use tokio::time::Instant;
 
+use crate::clock;
+use crate::sim::event::Due;
 use crate::sim::fault::{CloseWhen, Codec, CutPlace, HeadState, ResetWhen, WireFault};
 use crate::sim::refusal::phrase;
 use crate::sim::reply::{Length, Part, Reply};
@@ -22,7 +24,7 @@ use crate::sim::reply::{Length, Part, Reply};
 #[derive(Debug)]
 pub(crate) struct Step {
     /// Not before this moment.
-    pub(crate) due: Option<Instant>,
+    pub(crate) due: Option<Due>,
     pub(crate) act: Act,
 }
 
@@ -30,6 +32,8 @@ pub(crate) struct Step {
 pub(crate) enum Act {
     /// One write. What is in it goes into the truth log.
     Write { bytes: Bytes, is_head: bool, tokens: u32 },
+    /// Nothing but the wait for its moment.
+    Pause,
     /// Nothing, until the peer leaves.
     Hang,
     /// End the connection in order.
@@ -48,7 +52,7 @@ pub(crate) struct Terms {
 
 /// The steps of one reply.
 pub(crate) struct Steps {
-    body: Box<dyn Iterator<Item = Part> + Send>,
+    body: Peekable<Box<dyn Iterator<Item = Part> + Send>>,
     length: Length,
     manner: Manner,
     compressor: Option<Compressor>,
@@ -100,7 +104,7 @@ impl Steps {
     /// The steps, and whether another request may follow on the connection.
     pub(crate) fn new(reply: Reply, terms: Terms) -> (Self, bool) {
         let mut steps = Self {
-            body: reply.body,
+            body: reply.body.peekable(),
             length: reply.length,
             manner: Manner::default(),
             compressor: None,
@@ -185,17 +189,17 @@ impl Steps {
     }
 
     fn write_in_pieces(&mut self, bytes: &Bytes, size: usize, pause: Duration) {
-        let mut due = crate::clock::now();
+        let mut due = Due::At(clock::now());
         let count = bytes.len().div_ceil(size);
         for (index, piece) in bytes.chunks(size).enumerate() {
             let act = Act::Write { bytes: bytes.slice_ref(piece), is_head: index + 1 == count, tokens: 0 };
             self.queue.push_back(Step { due: Some(due), act });
-            due += pause;
+            due = due + pause;
         }
     }
 
     /// Queues the writes of `bytes`, in the manner of this reply.
-    fn write(&mut self, due: Option<Instant>, bytes: Bytes, is_head: bool, tokens: u32) {
+    fn write(&mut self, due: Option<Due>, bytes: Bytes, is_head: bool, tokens: u32) {
         if bytes.is_empty() {
             return;
         }
@@ -222,14 +226,14 @@ impl Steps {
                     self.queue.push_back(Step { due, act: Act::Write { bytes: second, is_head, tokens } });
                     return;
                 }
-                let later = due.unwrap_or_else(crate::clock::now) + pause;
+                let later = due.unwrap_or_else(|| Due::At(clock::now())) + pause;
                 self.queue.push_back(Step { due, act: Act::Write { bytes: first, is_head: false, tokens: 0 } });
                 self.queue.push_back(Step { due: Some(later), act: Act::Write { bytes: second, is_head, tokens } });
             }
         }
     }
 
-    fn end(&mut self, due: Option<Instant>, end: Ending) {
+    fn end(&mut self, due: Option<Due>, end: Ending) {
         self.is_over = true;
         let act = match end {
             Ending::Fin => Act::Fin,
@@ -240,7 +244,11 @@ impl Steps {
     }
 
     /// Queues one piece of the body, or the end that comes in its place.
-    fn lay_part(&mut self, due: Option<Instant>, bytes: &Bytes, tokens: u32) {
+    fn lay_part(&mut self, due: Option<Due>, bytes: &Bytes, tokens: u32) {
+        if bytes.is_empty() && due.is_some() {
+            self.queue.push_back(Step { due, act: Act::Pause });
+            return;
+        }
         match self.manner.stop {
             Some(stop) if self.passed >= stop.at => {
                 if stop.is_inside {
@@ -326,6 +334,13 @@ impl Iterator for Steps {
 
     fn next(&mut self) -> Option<Step> {
         if self.manner.writes == Writes::Coalesced && !self.is_over {
+            if let Some(Part::Bytes { due: due @ Some(_), bytes, .. }) = self.body.peek()
+                && bytes.is_empty()
+            {
+                let due = *due;
+                self.body.next();
+                return Some(Step { due, act: Act::Pause });
+            }
             self.coalesce();
         }
         loop {
