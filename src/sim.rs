@@ -3,8 +3,10 @@
 //! The client is tested against it, so it shares no code with the client: a misreading of SSE that both had would cancel
 //! out. A request travels `connection` (hyper reads it) → `http` (routes) → `ask` → `answer` (events with their moments,
 //! decided by the seed) → `spoil` → `sse` → `wire` (steps) → `connection` (takes them and stamps them in `truth`).
-//! Each kind of fault acts at one of these places. Deliberately absent: a model of queues and batches (times are drawn,
-//! not computed), TLS, HTTP/2 and `n > 1`.
+//! Each kind of fault acts at one of these places. When tokens exist is either drawn (`ttft`, `gap`: the same for every request,
+//! however many there are, which is what tests of a client want) or decided by an engine with a queue, batches and a cache
+//! (`model`, which `engine` keeps up with the clock): then an answer's events wait at a ticket. Deliberately absent: TLS, HTTP/2
+//! and `n > 1`.
 
 mod admin;
 mod answer;

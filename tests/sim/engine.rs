@@ -5,7 +5,7 @@ use std::time::Duration;
 use steadyload::clock;
 use steadyload::sim::Simulator;
 use steadyload::sim::fault::rule::FaultRule;
-use steadyload::sim::model::Params;
+use steadyload::sim::model::{Params, Workload};
 use steadyload::sim::settings::Settings;
 use steadyload::sim::truth::{End, Truth};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -168,4 +168,57 @@ async fn refusals_and_faults_in_place_of_an_answer_cost_the_engine_nothing() {
     }
     ask(&simulator, &request("a", "a", STREAM)).await;
     assert_eq!(millis(&simulator.truth().get("a").unwrap()), [112, 122, 132, 142, 152]);
+}
+
+/// Requests per second that a closed loop of `workers` gets answered, over connections in memory.
+async fn closed_loop(settings: Settings, workers: u32, rounds: u32) -> f64 {
+    let simulator = Simulator::new(settings);
+    let start = clock::now();
+    let mut tasks = JoinSet::new();
+    for worker in 0..workers {
+        let simulator = simulator.clone();
+        tasks.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(67) * worker).await;
+            for round in 0..rounds {
+                let text = format!("{worker} {round} {:x<980}", "");
+                let body = format!(
+                    r#"{{"model":"sim-7b","messages":[{{"role":"user","content":"{text}"}}],"max_tokens":100,"ignore_eos":true}}"#
+                );
+                let heard = ask(&simulator, &post("/v1/chat/completions", &["connection: close"], &body)).await;
+                assert_eq!(heard.status(), 200);
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+    // From when the last worker has begun to when the first may have ended.
+    let all: Vec<_> = simulator.truth().all().iter().map(|truth| truth.finished_at.unwrap() - start).collect();
+    let (from, to) =
+        (Duration::from_millis(67) * workers + Duration::from_secs(4), all[all.len() - 2 * workers as usize]);
+    let counted = u32::try_from(all.iter().filter(|at| (from..to).contains(*at)).count()).unwrap();
+    f64::from(counted) / (to - from).as_secs_f64()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_loop_gets_what_the_parameters_say_and_its_knee_is_there() {
+    let settings = || {
+        let mut settings = settings(&[]);
+        settings.use_preset("7b-rtx4090").unwrap();
+        settings
+    };
+    let engine = settings().engine.unwrap();
+    let workload = Workload { prompt_tokens: 256, cached_tokens: 0, output_tokens: 100 };
+    let (knee, most) = (engine.knee(workload), engine.most_throughput(workload));
+    let mut last = 0.0;
+    for workers in [1, 4, 16, knee, 48] {
+        let measured = closed_loop(settings(), workers, 20).await;
+        let computed = engine.throughput(workload, workers);
+        assert!((measured / computed - 1.0).abs() < 0.05, "{workers}: {measured} instead of {computed}");
+        assert!(
+            measured > last * 0.99 && (measured > 0.93 * most) == (workers >= knee),
+            "{workers}: {measured} of {most}"
+        );
+        last = measured;
+    }
 }
