@@ -302,7 +302,7 @@ impl Engine {
         while let Some(entry) = self.arriving.first_entry().filter(|entry| entry.key().0 <= self.now) {
             self.waiting.push_back(entry.remove());
         }
-        let has_preempted = self.make_room();
+        self.make_room();
         let mut budget = self.params.max_prefill_tokens;
         for sequence in &mut self.running {
             if sequence.is_prefilling() {
@@ -313,10 +313,7 @@ impl Engine {
                 sequence.work = Work::Decode;
             }
         }
-        // Who was just sent away would take the room of those who stayed.
-        if !has_preempted || self.running.is_empty() {
-            self.admit(budget, events);
-        }
+        self.admit(budget, events);
         if self.running.is_empty() {
             return;
         }
@@ -341,13 +338,12 @@ impl Engine {
         self.step_ends = Some(self.now + time.max(Duration::from_nanos(1)));
     }
 
-    /// Room for the next token of each sequence that decodes; whether somebody had to leave for it.
-    fn make_room(&mut self) -> bool {
-        let mut has_preempted = false;
+    /// Room for the next token of each sequence that decodes.
+    fn make_room(&mut self) {
         let mut index = 0;
         loop {
             let is_alone = self.running.len() == 1;
-            let Some(sequence) = self.running.get_mut(index) else { return has_preempted };
+            let Some(sequence) = self.running.get_mut(index) else { return };
             let needed = sequence.context().div_ceil(BLOCK_TOKENS);
             let has_room = sequence.is_prefilling() || needed <= sequence.held.blocks();
             // The last one is never sent away: nobody would be left to make room.
@@ -360,7 +356,6 @@ impl Engine {
                 youngest.computed = 0;
                 self.waiting.push_front(youngest);
                 self.preemptions += 1;
-                has_preempted = true;
             }
         }
     }
