@@ -124,7 +124,7 @@ fn a_bad_configuration_ends_with_2_and_every_fault() {
 }
 
 #[test]
-fn the_first_command_of_the_readme_works() {
+fn a_check_brings_its_own_gateway_when_asked() {
     // On a port of its own, so that it cannot meet another test's gateway.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let base_url = format!("targets.staging.base_url=http://{}/v1", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! The examples in the help texts: that they are there, and that each of them would still run.
+//! The examples in the help texts and in the README: that they are there, and that each of them would still run.
 
 use clap::CommandFactory;
 
@@ -28,10 +28,10 @@ fn examples(help: &str) -> Vec<(&str, &str)> {
     lines.chunks(2).map(|pair| (pair[0], *pair.get(1).unwrap_or(&""))).collect()
 }
 
-/// The words of a command line, up to where the shell sends its output. No example has quotes, so no word has spaces.
+/// The words of a command line, up to a comment or to where the shell sends its output. No example has quotes, so no word has spaces.
 fn words(line: &str) -> Vec<String> {
     assert!(!line.contains(['\'', '"', '\\', '$', '`']), "needs a real shell: {line}");
-    let mut line = line.split(['|', '>']).next().unwrap_or_default().to_owned();
+    let mut line = line.split(['#', '|', '>']).next().unwrap_or_default().to_owned();
     for (theirs, ours) in THE_EXAMPLE {
         line = line.replace(theirs, ours);
     }
@@ -72,6 +72,17 @@ fn every_example_would_run() {
         for (_, line) in examples(&help) {
             try_out(line).unwrap_or_else(|error| panic!("{name}: {line}\n{error}"));
         }
+    }
+}
+
+#[test]
+fn every_command_of_the_readme_would_run() {
+    let readme = include_str!("../../README.md");
+    let shell = readme.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let lines: Vec<_> = shell.flat_map(str::lines).filter(|line| line.starts_with("steadyload ")).collect();
+    assert!(lines.len() >= 6, "{lines:?}");
+    for line in lines {
+        try_out(line).unwrap_or_else(|error| panic!("{line}\n{error}"));
     }
 }
 
