@@ -9,18 +9,32 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod check;
+mod completions;
 mod configuration;
 mod gateway;
 mod logging;
+mod man;
 mod metrics;
 mod run;
 
 use self::logging::Logging;
 use crate::config::sections::{Log, LogFormat, LogLevel};
 
+/// The name of the program, and of its pages and completions.
+const NAME: &str = "steadyload";
+
+const EXAMPLES: &str = "\
+Examples:
+  # a simulated gateway to try things on, in one terminal
+  steadyload gateway
+  # one measured request to it, in another
+  steadyload check --online -c examples/steadyload.toml
+  # a load on it, with metrics on http://127.0.0.1:9877/metrics
+  steadyload run -c examples/steadyload.toml";
+
 /// A steady, reproducible load on an LLM inference gateway, measured as a user would feel it.
 #[derive(Debug, Parser)]
-#[command(name = "steadyload", version, about, max_term_width = 110)]
+#[command(name = NAME, version, about, max_term_width = 110, after_long_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -34,6 +48,8 @@ enum Command {
     Check(check::Args),
     Gateway(gateway::Args),
     Metrics(metrics::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }
 
 /// What commands log that answer on standard output.
@@ -73,6 +89,8 @@ pub fn main() -> ExitCode {
             gateway::run(&args)
         }
         Command::Metrics(args) => metrics::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     };
     match ended {
         Ok(exit) => exit.into(),
@@ -112,3 +130,6 @@ fn complain(text: &str) {
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
+
+#[cfg(test)]
+mod tests;

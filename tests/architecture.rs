@@ -69,7 +69,7 @@ const PARTS: [(&str, &[&str], &[&str]); 11] = [
     (
         "cli",
         &["app", "config", "export", "sim", "watch"],
-        &["anyhow", "clap", "tracing_appender", "tracing_subscriber", "url"],
+        &["anyhow", "clap", "clap_complete", "clap_mangen", "tracing_appender", "tracing_subscriber", "url"],
     ),
 ];
 

@@ -124,7 +124,7 @@ fn a_bad_configuration_ends_with_2_and_every_fault() {
 }
 
 #[test]
-fn the_first_command_of_the_readme_works() {
+fn a_check_brings_its_own_gateway_when_asked() {
     // On a port of its own, so that it cannot meet another test's gateway.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let base_url = format!("targets.staging.base_url=http://{}/v1", listener.local_addr().unwrap());
@@ -373,10 +373,12 @@ fn wrong_settings_of_the_gateway_are_explained() {
 
 #[test]
 fn a_closed_pipe_is_no_failure() {
-    let script = format!("{PROGRAM} gateway --list | head -n 1; exit ${{PIPESTATUS[0]}}");
-    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
-    expect(&output, 0, &["settings"]);
-    assert_eq!(err(&output), "");
+    for (command, first) in [("gateway --list", "settings"), ("completions bash", "_steadyload"), ("man", "")] {
+        let script = format!("{PROGRAM} {command} | head -n 1; exit ${{PIPESTATUS[0]}}");
+        let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+        expect(&output, 0, &[first]);
+        assert_eq!(err(&output), "");
+    }
 }
 
 #[test]
@@ -410,8 +412,68 @@ fn a_key_that_is_a_word_garbles_no_word_of_ours() {
 fn help_and_version_are_there() {
     expect(&run(&["--version"]), 0, &[env!("CARGO_PKG_VERSION")]);
     for args in [&["--help"][..], &["check", "--help"], &["gateway", "--help"]] {
-        expect(&run(args), 0, &["Usage"]);
+        expect(&run(args), 0, &["Usage", "Examples:\n  # "]);
     }
+}
+
+const COMMANDS: [&str; 6] = ["run", "check", "gateway", "metrics", "completions", "man"];
+
+#[test]
+fn completions_are_read_by_bash_and_know_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = run(&["completions", shell]);
+        expect(&output, 0, &COMMANDS);
+        expect(&output, 0, &["simulate", "log-format"]);
+    }
+    let folder = Folder::new("completions");
+    let path = folder.write("steadyload.bash", &out(&run(&["completions", "bash"])));
+    expect(&Command::new("bash").args(["-n", &path]).output().unwrap(), 0, &[]);
+    // What the Tab key would offer after `steadyload check --on`.
+    let script = format!(
+        "source {path}; COMP_WORDS=(steadyload check --on); COMP_CWORD=2; \
+         _steadyload steadyload --on check; echo \"${{COMPREPLY[@]}}\""
+    );
+    expect(&Command::new("bash").args(["-c", &script]).output().unwrap(), 0, &["--online"]);
+    expect(&run(&["completions", "tcsh"]), 2, &["possible values: bash, elvish, fish, powershell, zsh"]);
+}
+
+#[test]
+fn there_is_a_page_for_each_command_with_every_option_of_it() {
+    let folder = Folder::new("man");
+    let pages = folder.0.join("to/make");
+    expect(&run(&["man", "--out", pages.to_str().unwrap()]), 0, &["steadyload.1", "steadyload-check.1"]);
+    // Without the backslashes of roff.
+    let read = |name: &str| fs::read_to_string(pages.join(name)).unwrap().replace('\\', "");
+    assert_eq!(fs::read_dir(&pages).unwrap().count(), COMMANDS.len() + 1);
+    for command in COMMANDS {
+        let help = out(&run(&[command, "--help"]));
+        let (options, _) = help.split_once("Examples:").unwrap();
+        let page = read(&format!("steadyload-{command}.1"));
+        let named: Vec<_> = options.split([' ', ',', '\n']).filter(|word| word.starts_with("--")).collect();
+        assert!(named.len() >= 3, "{options}");
+        for option in named {
+            // In bold, so not where another option or an example mentions it.
+            let bold = format!("fB{}fR", option.trim_end_matches([':', ';']));
+            let (_, options) = page.split_once(".SH OPTIONS").unwrap();
+            assert!(options.contains(&bold), "{command}: {option} is not in\n{options}");
+        }
+        assert!(page.contains(".SH EXAMPLES\n.nf\n") && page.contains(&format!("steadyload {command}")), "{page}");
+        assert!(read("steadyload.1").contains(&format!("steadyload-{command}(1)")));
+    }
+    let printed = out(&run(&["man"]));
+    assert_eq!(printed.replace('\\', ""), read("steadyload.1"));
+}
+
+#[test]
+fn pages_that_cannot_be_written_are_named() {
+    let folder = Folder::new("unwritable");
+    let file = folder.write("file", "");
+    let below = format!("{file}/pages");
+    expect(&run(&["man", "--out", &below]), 4, &["cannot make the folder", &below, "--out"]);
+    fs::create_dir_all(folder.0.join("pages/steadyload-run.1")).unwrap();
+    let pages = folder.0.join("pages");
+    let taken = pages.join("steadyload-run.1");
+    expect(&run(&["man", "--out", pages.to_str().unwrap()]), 4, &["cannot write", taken.to_str().unwrap()]);
 }
 
 #[test]

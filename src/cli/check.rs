@@ -18,13 +18,25 @@ use crate::config::{Environment, Loaded, Plan};
 use crate::sim::Gateway;
 use crate::sim::settings::Settings;
 
+const EXAMPLES: &str = "\
+Examples:
+  # every fault of a file, and what a day of it costs in tokens
+  steadyload check -c steadyload.toml
+  # every setting in force, and what set it
+  steadyload check -c steadyload.toml --print
+  # does the gateway answer, and what does one request show
+  steadyload check -c steadyload.toml --online
+  # the same without a gateway
+  steadyload check -c examples --online --simulate";
+
 /// Validate a configuration: every fault at once, each with its place and what would be right.
 ///
 /// Exit code 0: valid, and with --online every target answered. 1: a target failed. 2: the configuration is wrong.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
-    sources: Sources,
+    pub(super) sources: Sources,
     /// Show the settings in force and where each comes from; no secret is shown.
     #[arg(long)]
     print: bool,

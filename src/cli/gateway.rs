@@ -13,11 +13,23 @@ use crate::sim::fault;
 use crate::sim::fault::rule::FaultRule;
 use crate::sim::settings::{self, Settings};
 
+const EXAMPLES: &str = "\
+Examples:
+  # healthy: 200 ms to the first token, 20 ms a token
+  steadyload gateway
+  # as slow as an engine with batches, a queue and caches would be
+  steadyload gateway --preset 7b-rtx4090 --set max_running_requests=8
+  # one request in a hundred is refused, and one stands still after three tokens
+  steadyload gateway --fault status:code=503,share=0.01 --fault stall:share=0.01
+  # everything that it can pretend to be
+  steadyload gateway --list";
+
 /// Run a simulated gateway with a healthy vLLM behind it, or with whatever is wrong with it that you name.
 ///
 /// It serves /v1/chat/completions, /v1/completions, /generate and /v1/models. A single request can ask for a fault by the
 /// header x-sim-fault; /admin/faults (GET, PUT, DELETE) changes them while it runs, /admin/truth shows the server's own stamps.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct Args {
     /// Where it listens; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:9878", value_name = "ADDRESS")]
@@ -29,7 +41,7 @@ pub(super) struct Args {
     /// What it pretends to be, such as ttft=100ms or max_running_requests=8 (with a preset); --list shows all.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
-    /// What is wrong with it, such as stall:after=3 or status:code=503,share=0.01; --list shows all.
+    /// What is wrong with it, such as stall:at=3 or status:code=503,share=0.01; --list shows all.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<String>,
     /// Write the server's own stamps of each request as a line of JSON.
@@ -56,7 +68,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     runtime.block_on(serve(args, settings))
 }
 
-fn settings_of(args: &Args) -> anyhow::Result<Settings> {
+/// What the flags make of it.
+pub(super) fn settings_of(args: &Args) -> anyhow::Result<Settings> {
     let mut settings = Settings::default();
     if let Some(preset) = &args.preset {
         settings.use_preset(preset).with_context(|| format!("--preset {preset}"))?;

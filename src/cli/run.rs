@@ -10,13 +10,25 @@ use crate::cli::configuration::{self, Sources};
 use crate::cli::logging::{Logging, Started};
 use crate::config::Environment;
 
+const EXAMPLES: &str = "\
+Examples:
+  # keep the load of a file; metrics on http://127.0.0.1:9877/metrics
+  steadyload run -c steadyload.toml
+  # at another rate, with windows that survive a restart
+  steadyload run -c steadyload.toml --set loads.canary.rate=1 --set state.dir=s
+  # metrics on every interface, logs for a machine
+  steadyload run -c . --set server.listen=0.0.0.0:9877 --log-format json
+  # the second of four daemons that share every load
+  steadyload run -c steadyload.toml --set shard.index=1 --set shard.count=4";
+
 /// Run the daemon: keep every load of the configuration on its target, and serve /metrics.
 ///
 /// Exit code 0: asked to stop by a signal. 2: the configuration is wrong. 4: it could not start, or a part of it failed.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
-    sources: Sources,
+    pub(super) sources: Sources,
 }
 
 pub(super) fn run(args: &Args, logging: Logging) -> anyhow::Result<Exit> {
