@@ -14,6 +14,7 @@ mod gateway;
 mod logging;
 mod metrics;
 mod run;
+mod simulated;
 
 use self::logging::Logging;
 use crate::config::sections::{Log, LogFormat, LogLevel};

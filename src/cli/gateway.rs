@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use tokio::runtime::Builder;
 
 use crate::app::signals::Stop;
+use crate::cli::simulated::Simulated;
 use crate::cli::{Exit, complain, say};
 use crate::sim::Gateway;
 use crate::sim::fault;
-use crate::sim::fault::rule::FaultRule;
 use crate::sim::settings::Settings;
 
 /// Run a simulated gateway with a healthy vLLM behind it, or with whatever is wrong with it that you name.
@@ -22,12 +22,8 @@ pub(super) struct Args {
     /// Where it listens; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:9878", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// What it pretends to be, such as ttft=100ms or gap=lognormal:20ms,0.3; --list shows all.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    settings: Vec<String>,
-    /// What is wrong with it, such as stall:after=3 or status:code=503,share=0.01; --list shows all.
-    #[arg(long = "fault", value_name = "FAULT")]
-    faults: Vec<String>,
+    #[command(flatten)]
+    simulated: Simulated,
     /// Write the server's own stamps of each request as a line of JSON.
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
@@ -42,7 +38,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         say(&format!("settings (--set KEY=VALUE):\n{settings}\nfaults (--fault NAME:KEY=VALUE,…):\n{faults}"))?;
         return Ok(Exit::Fine);
     }
-    let settings = match settings_of(args) {
+    let settings = match args.simulated.settings(Settings::default()) {
         Ok(settings) => settings,
         Err(error) => {
             complain(&format!("steadyload: {error:#}"));
@@ -51,19 +47,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(serve(args, settings))
-}
-
-fn settings_of(args: &Args) -> anyhow::Result<Settings> {
-    let mut settings = Settings::default();
-    for text in &args.settings {
-        let (key, value) =
-            text.split_once('=').ok_or_else(|| anyhow!("--set {text}: wants KEY=VALUE, such as ttft=100ms"))?;
-        settings.set(key.trim(), value.trim()).with_context(|| format!("--set {text}"))?;
-    }
-    for text in &args.faults {
-        settings.faults.push(FaultRule::parse(text).with_context(|| format!("--fault {text}"))?);
-    }
-    Ok(settings)
 }
 
 async fn serve(args: &Args, settings: Settings) -> anyhow::Result<Exit> {
