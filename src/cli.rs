@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 
 mod check;
 mod configuration;
+mod demo;
 mod gateway;
 mod logging;
 mod metrics;
@@ -31,6 +32,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Args),
     Run(run::Args),
     Check(check::Args),
     Gateway(gateway::Args),
@@ -64,6 +66,7 @@ pub fn main() -> ExitCode {
     // A list that nobody reads to its end is read; a check whose result nobody saw has not been made.
     let unread = if matches!(cli.command, Command::Check(_)) { Exit::CouldNotRun } else { Exit::Fine };
     let ended = match cli.command {
+        Command::Demo(args) => demo::run(&args, cli.logging),
         Command::Run(args) => run::run(&args, cli.logging),
         Command::Check(args) => {
             let _logging = cli.logging.start(QUIET);
