@@ -11,11 +11,13 @@ use clap::{Parser, Subcommand};
 mod check;
 mod completions;
 mod configuration;
+mod demo;
 mod gateway;
 mod logging;
 mod man;
 mod metrics;
 mod run;
+mod simulated;
 
 use self::logging::Logging;
 use crate::config::sections::{Log, LogFormat, LogLevel};
@@ -25,6 +27,8 @@ const NAME: &str = "steadyload";
 
 const EXAMPLES: &str = "\
 Examples:
+  # the whole thing against a simulated engine
+  steadyload demo
   # a simulated gateway to try things on, in one terminal
   steadyload gateway
   # one measured request to it, in another
@@ -44,6 +48,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Args),
     Run(run::Args),
     Check(check::Args),
     Gateway(gateway::Args),
@@ -79,6 +84,7 @@ pub fn main() -> ExitCode {
     // A list that nobody reads to its end is read; a check whose result nobody saw has not been made.
     let unread = if matches!(cli.command, Command::Check(_)) { Exit::CouldNotRun } else { Exit::Fine };
     let ended = match cli.command {
+        Command::Demo(args) => demo::run(&args, cli.logging),
         Command::Run(args) => run::run(&args, cli.logging),
         Command::Check(args) => {
             let _logging = cli.logging.start(QUIET);

@@ -75,10 +75,14 @@ pub struct Settings {
     pub environment: Environment,
     /// The configuration as it was loaded.
     pub loaded: Loaded,
+    /// Listens already, on what the configuration says; without one, the daemon takes `server.listen` itself.
+    pub listener: Option<TcpListener>,
     /// Sets what is logged; does nothing where the command line has decided that.
-    pub set_log_level: Box<dyn Fn(LogLevel)>,
+    pub set_log_level: Box<dyn Fn(LogLevel) + Send>,
     /// How many lines of the log were dropped because nobody read them.
-    pub dropped_log_lines: Box<dyn Fn() -> u64>,
+    pub dropped_log_lines: Box<dyn Fn() -> u64 + Send>,
+    /// Sees every picture that exporters see. It must not block: the daemon's seconds would.
+    pub watching: Box<dyn Fn(Arc<View>) + Send>,
 }
 
 impl std::fmt::Debug for Settings {
@@ -142,11 +146,14 @@ pub async fn run(settings: Settings, mut signals: Signals) -> anyhow::Result<()>
 }
 
 impl Daemon {
-    async fn start(settings: Settings, wants: mpsc::Sender<Request>) -> anyhow::Result<Self> {
+    async fn start(mut settings: Settings, wants: mpsc::Sender<Request>) -> anyhow::Result<Self> {
         let config = settings.loaded.config.clone();
         let specs = Spec::all(&config, &settings.environment)?;
         check_connections(&specs)?;
-        let listener = http::bind(config.server.listen)?;
+        let listener = match settings.listener.take() {
+            Some(listener) => listener,
+            None => http::bind(config.server.listen)?,
+        };
         let (journal, saved) = open_state(&config)?;
         let admin = watch::Sender::new(admin_token(&config, &settings.environment)?);
 
@@ -218,7 +225,9 @@ impl Daemon {
 
     fn show(&self, mut view: View) {
         view.dropped.push(("log", (self.settings.dropped_log_lines)()));
-        self.views.send_replace(Arc::new(view));
+        let view = Arc::new(view);
+        (self.settings.watching)(Arc::clone(&view));
+        self.views.send_replace(view);
     }
 
     /// Nothing new is sent from now on.

@@ -39,7 +39,12 @@ pub enum Asked {
 #[derive(Debug)]
 pub struct Signals {
     heard: mpsc::Receiver<Asked>,
+    tell: mpsc::Sender<Asked>,
 }
+
+/// Asks as a signal would, from within the process.
+#[derive(Debug, Clone)]
+pub struct Asker(mpsc::Sender<Asked>);
 
 /// Waits for the wish to stop.
 #[derive(Debug)]
@@ -63,6 +68,7 @@ impl Signals {
         }
         let mut signals = iterator::Signals::new(signals)?;
         let (tell, heard) = mpsc::channel(WAITING);
+        let own = tell.clone();
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for signal in &mut signals {
                 let asked = if signal == SIGHUP { Asked::Reload } else { Asked::Stop };
@@ -75,13 +81,27 @@ impl Signals {
                 }
             }
         })?;
-        Ok(Self { heard })
+        Ok(Self { heard, tell: own })
+    }
+
+    /// For a part of the process that may ask too.
+    #[must_use]
+    pub fn asker(&self) -> Asker {
+        Asker(self.tell.clone())
     }
 
     /// Returns at the next signal.
     pub async fn asked(&mut self) -> Asked {
-        // The thread that tells does not end.
+        // It is never closed: this end holds a sender too.
         self.heard.recv().await.unwrap_or(Asked::Stop)
+    }
+}
+
+impl Asker {
+    /// Asks to stop, as the first SIGTERM does. It does not make a signal that follows the second one.
+    pub fn stop(&self) {
+        // Full, or nobody listens any more: what was asked for is known.
+        self.0.try_send(Asked::Stop).ok();
     }
 }
 

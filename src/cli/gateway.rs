@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use tokio::runtime::Builder;
 
 use crate::app::signals::Stop;
+use crate::cli::simulated::Simulated;
 use crate::cli::{Exit, complain, say};
 use crate::sim::Gateway;
 use crate::sim::fault;
-use crate::sim::fault::rule::FaultRule;
 use crate::sim::settings::{self, Settings};
 
 const EXAMPLES: &str = "\
@@ -34,16 +34,8 @@ pub(super) struct Args {
     /// Where it listens; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:9878", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// The engine behind it: its answers take as long as this one would take, with batches, queue, KV cache and prefix cache.
-    /// Without one, times are drawn (ttft, gap); --list shows all.
-    #[arg(long, value_name = "NAME")]
-    preset: Option<String>,
-    /// What it pretends to be, such as ttft=100ms or max_running_requests=8 (with a preset); --list shows all.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    settings: Vec<String>,
-    /// What is wrong with it, such as stall:at=3 or status:code=503,share=0.01; --list shows all.
-    #[arg(long = "fault", value_name = "FAULT")]
-    faults: Vec<String>,
+    #[command(flatten)]
+    pub(super) simulated: Simulated,
     /// Write the server's own stamps of each request as a line of JSON.
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
@@ -57,7 +49,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         say(&format!("{}\nfaults (--fault NAME:KEY=VALUE,…):\n{}", settings::list(), fault::describe()))?;
         return Ok(Exit::Fine);
     }
-    let settings = match settings_of(args) {
+    let settings = match args.simulated.settings(None) {
         Ok(settings) => settings,
         Err(error) => {
             complain(&format!("steadyload: {error:#}"));
@@ -66,24 +58,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let runtime = Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(serve(args, settings))
-}
-
-/// What the flags make of it.
-pub(super) fn settings_of(args: &Args) -> anyhow::Result<Settings> {
-    let mut settings = Settings::default();
-    if let Some(preset) = &args.preset {
-        settings.use_preset(preset).with_context(|| format!("--preset {preset}"))?;
-    }
-    for text in &args.settings {
-        let (key, value) =
-            text.split_once('=').ok_or_else(|| anyhow!("--set {text}: wants KEY=VALUE, such as ttft=100ms"))?;
-        settings.set(key.trim(), value.trim()).with_context(|| format!("--set {text}"))?;
-    }
-    for text in &args.faults {
-        settings.faults.push(FaultRule::parse(text).with_context(|| format!("--fault {text}"))?);
-    }
-    settings.check().context("these settings do not go together (--set)")?;
-    Ok(settings)
 }
 
 async fn serve(args: &Args, settings: Settings) -> anyhow::Result<Exit> {

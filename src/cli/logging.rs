@@ -37,7 +37,7 @@ enum Format {
 /// Logs are written for as long as this lives.
 pub(super) struct Started {
     /// Sets another level; does nothing when the command line has set one.
-    pub(super) set_level: Box<dyn Fn(LogLevel)>,
+    pub(super) set_level: Box<dyn Fn(LogLevel) + Send>,
     /// Counts the lines that were dropped because nobody read them.
     pub(super) dropped: ErrorCounter,
     /// Writes what is left when it is dropped, for at most a second.

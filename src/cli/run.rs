@@ -45,8 +45,10 @@ pub(super) fn run(args: &Args, logging: Logging) -> anyhow::Result<Exit> {
         request,
         environment,
         loaded,
+        listener: None,
         set_log_level: set_level,
         dropped_log_lines: Box::new(move || dropped.dropped_lines() as u64),
+        watching: Box::new(|_| ()),
     };
     runtime.block_on(daemon::run(settings, signals))?;
     Ok(Exit::Fine)

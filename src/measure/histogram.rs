@@ -216,6 +216,36 @@ impl Histogram {
         self.sum += other.sum;
     }
 
+    /// What was counted after `earlier`, an older copy of this same histogram: the exact difference of the counts.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut later = self.clone();
+        for (at, n) in later.counts.iter_mut().enumerate() {
+            let before = (self.first + at).checked_sub(earlier.first).and_then(|at| earlier.counts.get(at));
+            *n = n.saturating_sub(before.copied().unwrap_or(0));
+        }
+        later.zero = self.zero.saturating_sub(earlier.zero);
+        later.count = self.count.saturating_sub(earlier.count);
+        later.sum = self.sum - earlier.sum;
+        later
+    }
+
+    /// The value of rank `ceil(n percent / 100)`, as the middle of its bucket (the geometric mean of the bounds): at most 1.1 %
+    /// from the value itself. What lies in the zero bucket is told as its threshold. `None` when nothing was counted.
+    #[must_use]
+    pub fn percentile(&self, percent: u8) -> Option<f64> {
+        let rank = self.count.saturating_mul(percent.min(100).into()).div_ceil(100).max(1);
+        let mut below = self.zero;
+        if self.count > 0 && rank <= below {
+            return Some(zero_threshold());
+        }
+        let (index, _) = self.buckets().find(|(_, n)| {
+            below += n;
+            rank <= below
+        })?;
+        Some((upper_bound(index - 1) * upper_bound(index)).sqrt())
+    }
+
     /// How many values were counted.
     #[must_use]
     pub fn count(&self) -> u64 {

@@ -194,3 +194,36 @@ fn one_record_of_n_is_n_records_of_one() {
     (0..7).for_each(|_| often.record(0.25, 1));
     assert!(once.buckets().eq(often.buckets()) && (once.sum() - often.sum()).abs() < 1e-12);
 }
+
+#[test]
+fn a_percentile_is_within_1_1_percent_of_the_value_of_its_rank() {
+    let mut all: Vec<f64> = values(11, 5000).into_iter().filter(|value| *value > zero_threshold()).collect();
+    let histogram = filled(&all);
+    all.sort_by(f64::total_cmp);
+    for percent in 1..=100_u8 {
+        let exact = all[(all.len() * usize::from(percent)).div_ceil(100) - 1];
+        let told = histogram.percentile(percent).unwrap();
+        assert!((told / exact - 1.0).abs() < 0.011, "P{percent}: {told} for {exact}");
+    }
+    assert_eq!(Histogram::default().percentile(50), None);
+    assert_eq!(filled(&[0.0]).percentile(99), Some(zero_threshold()));
+    assert_eq!(filled(&[0.25]).percentile(50), filled(&[0.25]).percentile(99));
+}
+
+#[test]
+fn what_came_since_is_what_was_recorded_since() {
+    let (before, after) = (values(12, 300), values(13, 300));
+    let earlier = filled(&before);
+    let mut now = earlier.clone();
+    now.merge(&filled(&after));
+    let (since, alone) = (now.since(&earlier), filled(&after));
+    assert_eq!((since.count(), since.zero_count()), (alone.count(), alone.zero_count()));
+    assert!(since.buckets().eq(alone.buckets()));
+    assert!((since.sum() - alone.sum()).abs() < 1e-9 * now.sum());
+    // A block that was empty, and one that has grown downwards in the meantime.
+    assert!(earlier.since(&Histogram::default()).buckets().eq(earlier.buckets()));
+    let mut grown = filled(&[1.0]);
+    let old = grown.clone();
+    grown.record(0.001, 2);
+    assert!(grown.since(&old).buckets().eq(filled(&[0.001, 0.001]).buckets()));
+}
