@@ -35,6 +35,8 @@ struct Demo {
 fn command(temporary: &Folder, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_steadyload"));
     command.arg("demo").args(arguments).env("TMPDIR", &temporary.0);
+    // Meant for another daemon: it must not matter here.
+    command.env("STEADYLOAD__LOADS__CANARY__RATE", "2");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
