@@ -3,7 +3,14 @@
 //! The client is tested against it, so it shares no code with the client: a misreading of SSE that both had would cancel
 //! out. A request travels `connection` (hyper reads it) → `http` (routes) → `ask` → `answer` (events with their moments,
 //! decided by the seed) → `spoil` → `sse` → `wire` (steps) → `connection` (takes them and stamps them in `truth`).
-//! Each kind of fault acts at one of these places. Deliberately absent: a model of queues and batches (times are drawn,
+//! Each kind of fault acts at one of these places.
+//!
+//! Beside `/v1/chat/completions`, `/v1/completions` and `/generate` it has the routes by which vLLM or SGLang (setting
+//! `server`) tell of themselves: `/health`, `/v1/models`, `/server_info`, `/tokenize`, `/detokenize` and `/metrics` of
+//! both, vLLM's `/version`, SGLang's `/health_generate`, `/model_info` and older names. The truth log's recording of a
+//! request also feeds `stats`, which `exposition` shows in the server's names. `/generate` is there for both.
+//!
+//! Deliberately absent: a model of queues and batches (times are drawn,
 //! not computed), TLS, HTTP/2 and `n > 1`.
 
 mod admin;
@@ -11,14 +18,19 @@ mod answer;
 mod ask;
 mod connection;
 mod event;
+mod exposition;
 pub mod fault;
 mod http;
 mod refusal;
 mod render;
 mod reply;
+mod server;
 pub mod settings;
 mod spoil;
 mod sse;
+mod stats;
+mod tokenize;
+mod tokens;
 pub mod truth;
 pub mod value;
 mod wire;

@@ -6,6 +6,7 @@ use crate::domain::api::Api;
 use crate::sim::fault::FieldForm;
 use crate::sim::refusal::Refusal;
 use crate::sim::settings::{Settings, StrictFields, UsageMode};
+use crate::sim::tokens;
 
 /// A request that can be answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,9 +21,6 @@ pub(crate) struct Ask {
     /// When usage is sent, never `AsAsked`.
     pub(crate) usage: UsageMode,
 }
-
-/// Tokens that a chat template adds around the messages.
-const TEMPLATE_TOKENS: usize = 8;
 
 const OPENAI_FIELDS: &[&str] = &[
     "model",
@@ -59,17 +57,12 @@ const OPENAI_FIELDS: &[&str] = &[
     "sampling_params",
 ];
 
-type Object = Map<String, Json>;
+pub(crate) type Object = Map<String, Json>;
 
 impl Ask {
     /// The request in `body`, or what a server says about it.
     pub(crate) fn read(api: Api, body: &[u8], settings: &Settings) -> Result<Self, Refusal> {
-        let body: Json = serde_json::from_slice(body).map_err(|error| {
-            Refusal::invalid("json_invalid", &format!("body.{}", error.column()), "JSON decode error")
-        })?;
-        let Json::Object(body) = body else {
-            return Err(Refusal::invalid("model_attributes_type", "body", "Input should be a valid dictionary"));
-        };
+        let body = object_of(body)?;
         refuse_unknown_fields(&body, settings.strict_fields)?;
         let sampling = match api {
             Api::OpenAiChat | Api::OpenAiCompletions => {
@@ -102,7 +95,17 @@ impl Ask {
     }
 }
 
-fn check_model(body: &Object, settings: &Settings) -> Result<(), Refusal> {
+/// The JSON object that a body has to be.
+pub(crate) fn object_of(body: &[u8]) -> Result<Object, Refusal> {
+    let body: Json = serde_json::from_slice(body)
+        .map_err(|error| Refusal::invalid("json_invalid", &format!("body.{}", error.column()), "JSON decode error"))?;
+    let Json::Object(body) = body else {
+        return Err(Refusal::invalid("model_attributes_type", "body", "Input should be a valid dictionary"));
+    };
+    Ok(body)
+}
+
+pub(crate) fn check_model(body: &Object, settings: &Settings) -> Result<(), Refusal> {
     match body.get("model") {
         None | Some(Json::Null) => Ok(()),
         Some(Json::String(model)) if *model == settings.model => Ok(()),
@@ -168,24 +171,15 @@ fn limit(sampling: &Object, names: &[&str], prompt_tokens: u32, settings: &Setti
     Ok(room)
 }
 
-/// A count of the prompt's tokens: four bytes of text are one, a list of ids counts itself. Never exact, always the same.
+/// The prompt's tokens, of which there must be some.
 fn prompt_tokens(api: Api, body: &Object) -> Result<u32, Refusal> {
     let count = match api {
         Api::OpenAiChat => {
-            let Some(messages) = body.get("messages") else {
-                return Err(Refusal::invalid("missing", "body.messages", "Field required"));
-            };
-            let Json::Array(messages) = messages else {
-                return Err(Refusal::invalid("list_type", "body.messages", "Input should be a valid list"));
-            };
-            if messages.is_empty() || !messages.iter().all(Json::is_object) {
-                return Err(Refusal::bad_request("messages must be a non-empty list of objects", "messages"));
-            }
-            messages.iter().filter_map(|message| message.get("content")).map(text_tokens).sum::<usize>()
-                + TEMPLATE_TOKENS
+            messages(body)?.iter().filter_map(|message| message.get("content")).map(tokens::count).sum::<usize>()
+                + tokens::TEMPLATE_TOKENS
         }
-        Api::OpenAiCompletions => body.get("prompt").map_or(0, text_tokens),
-        Api::SglangGenerate => body.get("text").or_else(|| body.get("input_ids")).map_or(0, text_tokens),
+        Api::OpenAiCompletions => body.get("prompt").map_or(0, tokens::count),
+        Api::SglangGenerate => body.get("text").or_else(|| body.get("input_ids")).map_or(0, tokens::count),
     };
     if count == 0 {
         let param = if api == Api::SglangGenerate { "text" } else { "prompt" };
@@ -195,14 +189,18 @@ fn prompt_tokens(api: Api, body: &Object) -> Result<u32, Refusal> {
     Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-fn text_tokens(value: &Json) -> usize {
-    match value {
-        Json::String(text) => text.len().div_ceil(4),
-        Json::Number(_) => 1,
-        Json::Array(parts) => parts.iter().map(text_tokens).sum(),
-        Json::Object(part) => part.get("text").map_or(0, text_tokens),
-        Json::Null | Json::Bool(_) => 0,
+/// The messages of a chat.
+pub(crate) fn messages(body: &Object) -> Result<&[Json], Refusal> {
+    let Some(messages) = body.get("messages") else {
+        return Err(Refusal::invalid("missing", "body.messages", "Field required"));
+    };
+    let Json::Array(messages) = messages else {
+        return Err(Refusal::invalid("list_type", "body.messages", "Input should be a valid list"));
+    };
+    if messages.is_empty() || !messages.iter().all(Json::is_object) {
+        return Err(Refusal::bad_request("messages must be a non-empty list of objects", "messages"));
     }
+    Ok(messages)
 }
 
 fn whole(body: &Object, name: &str) -> Result<Option<u32>, Refusal> {
@@ -215,7 +213,7 @@ fn whole(body: &Object, name: &str) -> Result<Option<u32>, Refusal> {
     }
 }
 
-fn flag(body: &Object, name: &str) -> Result<bool, Refusal> {
+pub(crate) fn flag(body: &Object, name: &str) -> Result<bool, Refusal> {
     match body.get(name) {
         None | Some(Json::Null) => Ok(false),
         Some(Json::Bool(value)) => Ok(*value),

@@ -32,7 +32,7 @@ use crate::sim::fault::{ConnectionFault, StaleHow};
 use crate::sim::http::{Carrier, Received};
 use crate::sim::refusal::Refusal;
 use crate::sim::reply::Reply;
-use crate::sim::truth::{End, Recording};
+use crate::sim::truth::{End, Recording, Writing};
 use crate::sim::wire::{Act, Steps, Terms};
 
 /// Larger bodies are refused: a prompt of 16 MB has four million tokens.
@@ -216,7 +216,7 @@ fn terms(version: Version, headers: &HeaderMap) -> Terms {
 }
 
 /// Takes the steps of one answer.
-async fn play<I>(socket: &mut Socket<I>, inbox: &mut BytesMut, steps: Steps, recording: Option<Recording>) -> Next
+async fn play<I>(socket: &mut Socket<I>, inbox: &mut BytesMut, steps: Steps, mut recording: Option<Recording>) -> Next
 where
     I: AsyncRead + AsyncWrite + Unpin,
 {
@@ -230,10 +230,8 @@ where
         match step.act {
             Act::Write { bytes, is_head, tokens } => {
                 let stamp = |now: Instant, is_retry: bool| {
-                    if let Some(recording) = &recording
-                        && (is_head || tokens > 0)
-                    {
-                        recording.writing(now, is_head, tokens, is_retry);
+                    if let Some(recording) = &mut recording {
+                        recording.writing(now, Writing { due: step.due, is_head, tokens, is_retry });
                     }
                 };
                 if write(&mut socket.io, &bytes, stamp).await.is_err() {
@@ -291,7 +289,11 @@ async fn stays_until<I: AsyncRead + Unpin>(io: &mut I, inbox: &mut BytesMut, due
 }
 
 /// Writes all of `bytes`, with a stamp before each try: the last one belongs to the write that completed them.
-async fn write<I: AsyncWrite + Unpin>(io: &mut I, bytes: &[u8], stamp: impl Fn(Instant, bool)) -> io::Result<()> {
+async fn write<I: AsyncWrite + Unpin>(
+    io: &mut I,
+    bytes: &[u8],
+    mut stamp: impl FnMut(Instant, bool),
+) -> io::Result<()> {
     let mut left = bytes;
     let mut is_retry = false;
     poll_fn(|cx| {
