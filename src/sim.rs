@@ -10,8 +10,7 @@
 //! both, vLLM's `/version`, SGLang's `/health_generate`, `/model_info` and older names. The truth log's recording of a
 //! request also feeds `stats`, which `exposition` shows in the server's names. `/generate` is there for both.
 //!
-//! Deliberately absent: a model of queues and batches (times are drawn,
-//! not computed), TLS, HTTP/2 and `n > 1`.
+//! Deliberately absent: a model of queues and batches (times are drawn, not computed), TLS, HTTP/2 and `n > 1`.
 
 mod admin;
 mod answer;
