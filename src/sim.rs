@@ -5,8 +5,14 @@
 //! decided by the seed) → `spoil` → `sse` → `wire` (steps) → `connection` (takes them and stamps them in `truth`).
 //! Each kind of fault acts at one of these places. When tokens exist is either drawn (`ttft`, `gap`: the same for every request,
 //! however many there are, which is what tests of a client want) or decided by an engine with a queue, batches and a cache
-//! (`model`, which `engine` keeps up with the clock): then an answer's events wait at a ticket. Deliberately absent: TLS, HTTP/2
-//! and `n > 1`.
+//! (`model`, which `engine` keeps up with the clock): then an answer's events wait at a ticket.
+//!
+//! Beside `/v1/chat/completions`, `/v1/completions` and `/generate` it has the routes by which vLLM or SGLang (setting
+//! `server`) tell of themselves: `/health`, `/v1/models`, `/server_info`, `/tokenize`, `/detokenize` and `/metrics` of
+//! both, vLLM's `/version`, SGLang's `/health_generate`, `/model_info` and older names. The truth log's recording of a
+//! request also feeds `stats`, which `exposition` shows in the server's names. `/generate` is there for both.
+//!
+//! Deliberately absent: TLS, HTTP/2 and `n > 1`.
 
 mod admin;
 mod answer;
@@ -14,15 +20,20 @@ mod ask;
 mod connection;
 mod engine;
 mod event;
+mod exposition;
 pub mod fault;
 mod http;
 pub mod model;
 mod refusal;
 mod render;
 mod reply;
+mod server;
 pub mod settings;
 mod spoil;
 mod sse;
+mod stats;
+mod tokenize;
+mod tokens;
 pub mod truth;
 pub mod value;
 mod wire;

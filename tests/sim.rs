@@ -12,11 +12,17 @@
 mod engine;
 #[path = "sim/faults.rs"]
 mod faults;
+#[path = "sim/metrics.rs"]
+mod metrics;
 #[path = "sim/peer.rs"]
 mod peer;
+#[path = "support/promtool.rs"]
+mod promtool;
 #[path = "sim/robust.rs"]
 mod robust;
 #[path = "sim/routes.rs"]
 mod routes;
+#[path = "sim/server.rs"]
+mod server;
 #[path = "sim/stamps.rs"]
 mod stamps;

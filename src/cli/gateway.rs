@@ -26,8 +26,9 @@ Examples:
 
 /// Run a simulated gateway with a healthy vLLM behind it, or with whatever is wrong with it that you name.
 ///
-/// It serves /v1/chat/completions, /v1/completions, /generate and /v1/models. A single request can ask for a fault by the
-/// header x-sim-fault; /admin/faults (GET, PUT, DELETE) changes them while it runs, /admin/truth shows the server's own stamps.
+/// It serves /v1/chat/completions, /v1/completions, /generate, /v1/models, /tokenize, /server_info, /health and /metrics. A
+/// single request can ask for a fault by the header x-sim-fault; /admin/faults (GET, PUT, DELETE) changes them while it runs,
+/// /admin/truth shows the server's own stamps.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct Args {

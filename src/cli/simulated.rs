@@ -9,13 +9,13 @@ use crate::sim::settings::Settings;
 #[derive(Debug, clap::Args)]
 pub(super) struct Simulated {
     /// The engine behind the gateway: answers take as long as this one would take, with batches, queue, KV cache and prefix
-    /// cache. Without one, `gateway` draws times (ttft, gap); `gateway --list` shows all.
+    /// cache. Without one, `gateway` draws times (ttft, gap); the command gateway lists all.
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
-    /// What the gateway pretends to be, such as ttft=100ms or, with a preset, max_running_requests=8; `gateway --list` shows all.
+    /// What the gateway pretends to be, such as ttft=100ms or, with a preset, max_running_requests=8; the command gateway lists all.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
-    /// What is wrong with it, such as stall:at=3 or status:code=503,share=0.01; `gateway --list` shows all.
+    /// What is wrong with it, such as stall:at=3 or status:code=503,share=0.01; the command gateway lists all.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<String>,
 }

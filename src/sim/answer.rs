@@ -19,6 +19,7 @@ use crate::sim::event::{Content, Due, Event, Kind};
 use crate::sim::fault::{ContentForm, EndReason, RoleWhen, ShapeFault, UsageKind};
 use crate::sim::render::{Count, Piece, Renderer};
 use crate::sim::settings::{Pace, Reasoning, Settings, TextKind, UsageMode};
+use crate::sim::stats::{FinishReason, Order};
 
 /// What a drawn or multiplied time is cut at, so that no factor can overflow an instant.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);
@@ -202,6 +203,18 @@ impl Answer {
         }
     }
 
+    /// What is to be written, for those who count.
+    pub(crate) fn order(&self) -> Order {
+        Order {
+            prompt_tokens: self.ask.prompt_tokens,
+            cached_tokens: self.renderer.cached_tokens,
+            hidden_tokens: self.hidden,
+            tokens: self.ask.tokens - self.hidden,
+            reason: self.reason(),
+            is_stream: self.ask.stream,
+        }
+    }
+
     /// The same answer as one JSON body, due when its last token would have been.
     pub(crate) fn into_whole(mut self) -> Event {
         self.learn();
@@ -212,16 +225,21 @@ impl Answer {
             (chunk, due) = self.next_chunk();
             if chunk.is_reasoning { &mut reasoning } else { &mut text }.push_str(&chunk.text);
         }
-        let body = self.renderer.whole(&reasoning, &text, self.reason(), self.counted());
-        Event { due: Some(due), content: Content::Raw(body.into()), tokens: self.ask.tokens, kind: Kind::Token }
+        let body = self.renderer.whole(&reasoning, &text, self.reason().word(), self.counted());
+        Event {
+            due: Some(due),
+            content: Content::Raw(body.into()),
+            tokens: self.ask.tokens - self.hidden,
+            kind: Kind::Token,
+        }
     }
 
-    const fn reason(&self) -> &'static str {
+    const fn reason(&self) -> FinishReason {
         match self.shape.reason {
-            Some(EndReason::Error) => "error",
-            Some(EndReason::Abort) => "abort",
-            None if self.ask.at_limit => "length",
-            None => "stop",
+            Some(EndReason::Error) => FinishReason::Error,
+            Some(EndReason::Abort) => FinishReason::Abort,
+            None if self.ask.at_limit => FinishReason::Length,
+            None => FinishReason::Stop,
         }
     }
 
@@ -280,7 +298,7 @@ impl Answer {
             self.so_far.push_str(&chunk.text);
         }
         let is_last = self.made >= self.ask.tokens;
-        let reason = (is_last && self.finishes_with_text() && !self.shape.lacks_finish).then(|| self.reason());
+        let reason = (is_last && self.finishes_with_text() && !self.shape.lacks_finish).then(|| self.reason().word());
         let usage = match self.ask.usage {
             UsageMode::FinalWithChoices if reason.is_some() => Some(self.counted()),
             UsageMode::Continuous => Some(self.counted()),
@@ -309,7 +327,7 @@ impl Answer {
         if self.shape.usage_kind == Some(UsageKind::Disagree) {
             usage = Some(Count { completion: self.made + 1, ..self.counted() });
         }
-        let data = self.renderer.finish(self.reason(), usage);
+        let data = self.renderer.finish(self.reason().word(), usage);
         Some(Event { due: Some(self.due()), content: Content::Data(data), tokens: 0, kind: Kind::Finish })
     }
 

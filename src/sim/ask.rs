@@ -1,6 +1,6 @@
 //! What a request asks for, read from its body and checked as vLLM checks it.
 
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
@@ -10,6 +10,7 @@ use crate::sim::fault::FieldForm;
 use crate::sim::model::BLOCK_TOKENS;
 use crate::sim::refusal::Refusal;
 use crate::sim::settings::{Settings, StrictFields, UsageMode};
+use crate::sim::tokens;
 
 /// A request that can be answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,9 +27,6 @@ pub(crate) struct Ask {
     /// A hash of each full block of the prompt and all before it, if an engine with a prefix cache is modelled.
     pub(crate) blocks: Arc<[u64]>,
 }
-
-/// Tokens that a chat template adds around the messages.
-const TEMPLATE_TOKENS: usize = 8;
 
 const OPENAI_FIELDS: &[&str] = &[
     "model",
@@ -65,17 +63,12 @@ const OPENAI_FIELDS: &[&str] = &[
     "sampling_params",
 ];
 
-type Object = Map<String, Json>;
+pub(crate) type Object = Map<String, Json>;
 
 impl Ask {
     /// The request in `body`, or what a server says about it.
     pub(crate) fn read(api: Api, body: &[u8], settings: &Settings) -> Result<Self, Refusal> {
-        let body: Json = serde_json::from_slice(body).map_err(|error| {
-            Refusal::invalid("json_invalid", &format!("body.{}", error.column()), "JSON decode error")
-        })?;
-        let Json::Object(body) = body else {
-            return Err(Refusal::invalid("model_attributes_type", "body", "Input should be a valid dictionary"));
-        };
+        let body = object_of(body)?;
         refuse_unknown_fields(&body, settings.strict_fields)?;
         let sampling = match api {
             Api::OpenAiChat | Api::OpenAiCompletions => {
@@ -105,7 +98,7 @@ impl Ask {
             at_limit: natural >= limit,
             usage: usage(&body, settings.usage)?,
             blocks: if settings.engine.is_some_and(|engine| engine.prefix_cache) {
-                blocks(prompt(api, &body), prompt_tokens)
+                blocks(api, &body)
             } else {
                 Arc::new([])
             },
@@ -113,7 +106,17 @@ impl Ask {
     }
 }
 
-fn check_model(body: &Object, settings: &Settings) -> Result<(), Refusal> {
+/// The JSON object that a body has to be.
+pub(crate) fn object_of(body: &[u8]) -> Result<Object, Refusal> {
+    let body: Json = serde_json::from_slice(body)
+        .map_err(|error| Refusal::invalid("json_invalid", &format!("body.{}", error.column()), "JSON decode error"))?;
+    let Json::Object(body) = body else {
+        return Err(Refusal::invalid("model_attributes_type", "body", "Input should be a valid dictionary"));
+    };
+    Ok(body)
+}
+
+pub(crate) fn check_model(body: &Object, settings: &Settings) -> Result<(), Refusal> {
     match body.get("model") {
         None | Some(Json::Null) => Ok(()),
         Some(Json::String(model)) if *model == settings.model => Ok(()),
@@ -179,24 +182,15 @@ fn limit(sampling: &Object, names: &[&str], prompt_tokens: u32, settings: &Setti
     Ok(room)
 }
 
-/// A count of the prompt's tokens: four bytes of text are one, a list of ids counts itself. Never exact, always the same.
+/// The prompt's tokens, of which there must be some.
 fn prompt_tokens(api: Api, body: &Object) -> Result<u32, Refusal> {
     let count = match api {
         Api::OpenAiChat => {
-            let Some(messages) = body.get("messages") else {
-                return Err(Refusal::invalid("missing", "body.messages", "Field required"));
-            };
-            let Json::Array(messages) = messages else {
-                return Err(Refusal::invalid("list_type", "body.messages", "Input should be a valid list"));
-            };
-            if messages.is_empty() || !messages.iter().all(Json::is_object) {
-                return Err(Refusal::bad_request("messages must be a non-empty list of objects", "messages"));
-            }
-            messages.iter().filter_map(|message| message.get("content")).map(text_tokens).sum::<usize>()
-                + TEMPLATE_TOKENS
+            messages(body)?.iter().filter_map(|message| message.get("content")).map(tokens::count).sum::<usize>()
+                + tokens::TEMPLATE_TOKENS
         }
-        Api::OpenAiCompletions => body.get("prompt").map_or(0, text_tokens),
-        Api::SglangGenerate => body.get("text").or_else(|| body.get("input_ids")).map_or(0, text_tokens),
+        Api::OpenAiCompletions => body.get("prompt").map_or(0, tokens::count),
+        Api::SglangGenerate => body.get("text").or_else(|| body.get("input_ids")).map_or(0, tokens::count),
     };
     if count == 0 {
         let param = if api == Api::SglangGenerate { "text" } else { "prompt" };
@@ -206,58 +200,36 @@ fn prompt_tokens(api: Api, body: &Object) -> Result<u32, Refusal> {
     Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// Bytes of text that count as a token.
-const TOKEN_BYTES: usize = 4;
-
-/// What the prompt consists of.
-fn prompt(api: Api, body: &Object) -> Option<&Json> {
-    match api {
-        Api::OpenAiChat => body.get("messages"),
-        Api::OpenAiCompletions => body.get("prompt"),
-        Api::SglangGenerate => body.get("text").or_else(|| body.get("input_ids")),
-    }
-}
-
 /// The hashes of the prompt's full blocks, each with all that stands before it: equal beginnings have equal hashes.
-fn blocks(prompt: Option<&Json>, prompt_tokens: u32) -> Arc<[u64]> {
-    let mut bytes = Vec::new();
-    if let Some(prompt) = prompt {
-        write_text(prompt, &mut bytes);
-    }
-    let mut hasher = DefaultHasher::new();
-    let full = bytes.chunks_exact(BLOCK_TOKENS as usize * TOKEN_BYTES).take((prompt_tokens / BLOCK_TOKENS) as usize);
-    full.map(|block| {
-        hasher.write(block);
-        hasher.finish()
-    })
-    .collect()
-}
-
-/// The text that is counted, and the role of each message.
-fn write_text(value: &Json, out: &mut Vec<u8>) {
-    match value {
-        Json::String(text) => out.extend_from_slice(text.as_bytes()),
-        Json::Number(id) => out.extend_from_slice(&id.as_u64().unwrap_or_default().to_le_bytes()[..TOKEN_BYTES]),
-        Json::Array(parts) => parts.iter().for_each(|part| write_text(part, out)),
-        Json::Object(part) => {
-            for name in ["role", "content", "text"] {
-                if let Some(value) = part.get(name) {
-                    write_text(value, out);
-                }
-            }
+fn blocks(api: Api, body: &Object) -> Arc<[u64]> {
+    let ids = match api {
+        Api::OpenAiChat => {
+            let messages = body.get("messages").and_then(Json::as_array).into_iter().flatten();
+            messages.filter_map(|message| message.get("content")).flat_map(tokens::ids).collect()
         }
-        Json::Null | Json::Bool(_) => {}
-    }
+        Api::OpenAiCompletions => body.get("prompt").map_or_else(Vec::new, tokens::ids),
+        Api::SglangGenerate => body.get("text").or_else(|| body.get("input_ids")).map_or_else(Vec::new, tokens::ids),
+    };
+    let mut hasher = DefaultHasher::new();
+    let hashes = ids.chunks_exact(BLOCK_TOKENS as usize).map(|block| {
+        block.hash(&mut hasher);
+        hasher.finish()
+    });
+    hashes.collect()
 }
 
-fn text_tokens(value: &Json) -> usize {
-    match value {
-        Json::String(text) => text.len().div_ceil(TOKEN_BYTES),
-        Json::Number(_) => 1,
-        Json::Array(parts) => parts.iter().map(text_tokens).sum(),
-        Json::Object(part) => part.get("text").map_or(0, text_tokens),
-        Json::Null | Json::Bool(_) => 0,
+/// The messages of a chat.
+pub(crate) fn messages(body: &Object) -> Result<&[Json], Refusal> {
+    let Some(messages) = body.get("messages") else {
+        return Err(Refusal::invalid("missing", "body.messages", "Field required"));
+    };
+    let Json::Array(messages) = messages else {
+        return Err(Refusal::invalid("list_type", "body.messages", "Input should be a valid list"));
+    };
+    if messages.is_empty() || !messages.iter().all(Json::is_object) {
+        return Err(Refusal::bad_request("messages must be a non-empty list of objects", "messages"));
     }
+    Ok(messages)
 }
 
 fn whole(body: &Object, name: &str) -> Result<Option<u32>, Refusal> {
@@ -270,7 +242,7 @@ fn whole(body: &Object, name: &str) -> Result<Option<u32>, Refusal> {
     }
 }
 
-fn flag(body: &Object, name: &str) -> Result<bool, Refusal> {
+pub(crate) fn flag(body: &Object, name: &str) -> Result<bool, Refusal> {
     match body.get(name) {
         None | Some(Json::Null) => Ok(false),
         Some(Json::Bool(value)) => Ok(*value),

@@ -34,7 +34,7 @@ use crate::sim::fault::{ConnectionFault, StaleHow};
 use crate::sim::http::{Carrier, Received};
 use crate::sim::refusal::Refusal;
 use crate::sim::reply::Reply;
-use crate::sim::truth::{End, Recording};
+use crate::sim::truth::{End, Recording, Writing};
 use crate::sim::wire::{Act, Steps, Terms};
 
 /// Larger bodies are refused: a prompt of 16 MB has four million tokens.
@@ -228,30 +228,32 @@ async fn play<I>(socket: &mut Socket<I>, inbox: &mut BytesMut, steps: Steps, wat
 where
     I: AsyncRead + AsyncWrite + Unpin,
 {
-    let Watched { ticket, recording } = watched;
+    let Watched { ticket, mut recording } = watched;
     for step in steps {
-        let is_due = match step.due {
-            None => true,
-            Some(Due::At(due)) => due <= clock::now(),
-            Some(Due::Made { .. }) => false,
+        let due = match step.due {
+            None => None,
+            Some(Due::At(due)) if due <= clock::now() => Some(due),
+            Some(due) => match stays_until(&mut socket.io, inbox, Some(due), ticket.as_deref()).await {
+                Some(due) => Some(due),
+                None => return Next::Close,
+            },
         };
-        if !is_due && !stays_until(&mut socket.io, inbox, step.due, ticket.as_deref()).await {
-            return Next::Close;
-        }
         match step.act {
             Act::Write { bytes, is_head, tokens } => {
                 let stamp = |now: Instant, is_retry: bool| {
-                    if let Some(recording) = &recording
-                        && (is_head || tokens > 0)
-                    {
-                        recording.writing(now, is_head, tokens, is_retry);
+                    if let Some(recording) = &mut recording {
+                        recording.writing(now, Writing { due, is_head, tokens, is_retry });
                     }
                 };
                 if write(&mut socket.io, &bytes, stamp).await.is_err() {
                     return Next::Close;
                 }
             }
-            Act::Pause => {}
+            Act::Pause => {
+                if let (Some(recording), Some(ticket)) = (&mut recording, &ticket) {
+                    recording.cached(ticket.cached_tokens());
+                }
+            }
             Act::Hang => {
                 stays_until(&mut socket.io, inbox, None, None).await;
                 return Next::Close;
@@ -268,6 +270,9 @@ where
             }
         }
     }
+    if let (Some(recording), Some(spent)) = (&mut recording, ticket.as_ref().and_then(|ticket| ticket.spent())) {
+        recording.spent(spent);
+    }
     finish(recording, End::Whole);
     Next::Request
 }
@@ -278,19 +283,23 @@ fn finish(recording: Option<Recording>, end: End) {
     }
 }
 
-/// Waits for the moment, or for ever; whether the peer was still there. What it sends meanwhile goes to the inbox.
-async fn stays_until<I>(io: &mut I, inbox: &mut BytesMut, due: Option<Due>, ticket: Option<&Ticket>) -> bool
+/// Waits for the moment, or for ever; the moment, if the peer was still there. What it sends meanwhile goes to the inbox.
+async fn stays_until<I>(io: &mut I, inbox: &mut BytesMut, due: Option<Due>, ticket: Option<&Ticket>) -> Option<Instant>
 where
     I: AsyncRead + Unpin,
 {
     let moment = async {
         match (due, ticket) {
-            (Some(Due::At(due)), _) => sleep_until(due).await,
+            (Some(Due::At(due)), _) => {
+                sleep_until(due).await;
+                due
+            }
             (Some(Due::Made { tokens, plus }), Some(ticket)) => {
                 let due = ticket.made(tokens).await + plus;
                 if due > clock::now() {
                     sleep_until(due).await;
                 }
+                due
             }
             (Some(Due::Made { .. }), None) | (None, _) => pending().await,
         }
@@ -300,19 +309,23 @@ where
     while inbox.len() < MOST_AHEAD {
         tokio::select! {
             biased;
-            () = &mut moment => return true,
+            due = &mut moment => return Some(due),
             read = io.read_buf(inbox) => {
                 if !matches!(read, Ok(1..)) {
-                    return false;
+                    return None;
                 }
             }
         }
     }
-    false
+    None
 }
 
 /// Writes all of `bytes`, with a stamp before each try: the last one belongs to the write that completed them.
-async fn write<I: AsyncWrite + Unpin>(io: &mut I, bytes: &[u8], stamp: impl Fn(Instant, bool)) -> io::Result<()> {
+async fn write<I: AsyncWrite + Unpin>(
+    io: &mut I,
+    bytes: &[u8],
+    mut stamp: impl FnMut(Instant, bool),
+) -> io::Result<()> {
     let mut left = bytes;
     let mut is_retry = false;
     poll_fn(|cx| {

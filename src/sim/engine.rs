@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::clock::{self, pacer::Pacer};
 use crate::sim::ask::Ask;
-use crate::sim::model::{Engine, Event, Job};
+use crate::sim::model::{Engine, Event, Job, Spent, Status};
 
 /// Which clock the task follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,7 @@ struct Line {
     cached_tokens: u32,
     /// Tokens so far, and when that many had been made.
     made: VecDeque<(u32, Duration)>,
+    spent: Option<Spent>,
     waiter: Option<Waker>,
 }
 
@@ -110,6 +111,13 @@ impl LiveEngine {
     }
 }
 
+impl LiveEngine {
+    /// How the engine stands.
+    pub(crate) fn status(&self) -> Status {
+        lock(&self.shared.state).engine.status()
+    }
+}
+
 async fn drive(shared: Arc<Shared>, ticking: Ticking) {
     let mut pacer = match ticking {
         Ticking::Precise => Pacer::precise(),
@@ -138,7 +146,7 @@ impl Shared {
                     tell(lines.get(&id), |line| (line.is_admitted, line.cached_tokens) = (true, cached_tokens));
                 }
                 Event::Token { id, at, made } => tell(lines.get(&id), |line| line.made.push_back((made, at))),
-                Event::Finished { id, .. } => drop(lines.remove(&id)),
+                Event::Finished { id, spent } => tell(lines.remove(&id).as_ref(), |line| line.spent = Some(spent)),
             }
         }
         engine.next().map(|at| self.start + at)
@@ -176,6 +184,11 @@ impl Ticket {
         let at = self.shared.start + after;
         let spent = at.saturating_duration_since(self.received_at);
         self.received_at + Duration::try_from_secs_f64(spent.as_secs_f64() * self.factor).unwrap_or(spent)
+    }
+
+    /// Where the time went, once the last token has been made.
+    pub(crate) fn spent(&self) -> Option<Spent> {
+        lock(&self.line).spent
     }
 
     /// Prompt tokens that the prefix cache had; 0 before the request is admitted.

@@ -10,7 +10,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use bytes::Bytes;
-use serde_json::json;
 use tokio::time::Instant;
 
 use crate::clock;
@@ -24,7 +23,9 @@ use crate::sim::fault::{Fault, FaultError, ReplyFault};
 use crate::sim::model::Engine;
 use crate::sim::refusal::Refusal;
 use crate::sim::reply::Reply;
-use crate::sim::settings::Settings;
+use crate::sim::server;
+use crate::sim::settings::{ServerKind, Settings};
+use crate::sim::stats::{EngineStats, Stats};
 use crate::sim::truth::{End, Truth, TruthLog};
 
 /// Header in which a request asks for a fault.
@@ -38,6 +39,7 @@ pub(crate) struct House {
     pub(crate) truth: TruthLog,
     /// `None` where times are drawn.
     pub(crate) engine: Option<LiveEngine>,
+    pub(crate) stats: Arc<Stats>,
     requests: AtomicU64,
 }
 
@@ -70,7 +72,9 @@ impl House {
     pub(crate) fn new(settings: Settings, ticking: Ticking) -> Self {
         let start = clock::now();
         let capacity = usize::try_from(settings.truth_capacity).unwrap_or(usize::MAX);
+        let stats = Stats::new(settings.server, settings.max_model_len, start, clock::unix_now());
         Self {
+            stats: Arc::new(stats),
             rules: Rules::new(settings.seed, &settings.faults, start),
             truth: TruthLog::new(capacity, start),
             engine: settings.engine.map(|params| LiveEngine::new(Engine::new(params, settings.seed), start, ticking)),
@@ -79,11 +83,34 @@ impl House {
         }
     }
 
-    fn check_key(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    /// What the engine says of itself.
+    pub(crate) fn engine(&self) -> EngineStats {
+        match (&self.engine, self.settings.engine) {
+            (Some(engine), Some(params)) => EngineStats::modelled(engine.status(), &params),
+            (None, _) | (_, None) => EngineStats::drawn(&self.stats),
+        }
+    }
+
+    /// The key as each server checks it: the word `Bearer` in any case for vLLM, exactly so for SGLang.
+    pub(crate) fn check_key(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let Some(key) = &self.settings.api_key else { return Ok(()) };
         let given = headers.get("authorization").and_then(|value| value.to_str().ok());
-        let is_right = given.and_then(|given| given.strip_prefix("Bearer ")).is_some_and(|given| given == key.expose());
+        let is_right = given.and_then(|given| given.split_once(' ')).is_some_and(|(scheme, given)| {
+            let is_bearer = match self.settings.server {
+                ServerKind::Vllm => scheme.eq_ignore_ascii_case("Bearer"),
+                ServerKind::Sglang => scheme == "Bearer",
+            };
+            is_bearer && given == key.expose()
+        });
         if is_right { Ok(()) } else { Err(Refusal::unauthorized()) }
+    }
+
+    /// As [`House::check_key`], on a route outside `/v1`: vLLM leaves these open, SGLang only `/health…` and `/metrics`.
+    pub(crate) fn check_key_outside_v1(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        match self.settings.server {
+            ServerKind::Vllm => Ok(()),
+            ServerKind::Sglang => self.check_key(headers),
+        }
     }
 
     /// The reply to a request for an answer, with its place in the truth log.
@@ -99,7 +126,10 @@ impl House {
         let ask = self.check_key(headers).and_then(|()| Ask::read(api, body, &self.settings));
         let prompt_tokens = ask.as_ref().map_or(0, |ask| ask.prompt_tokens);
         let request_id = headers.get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
-        let recording = self.truth.open(Truth {
+        let shape = if let Some(Fault::Shape(shape)) = &struck.fault { Some(shape) } else { None };
+        let answer = ask.map(|ask| Answer::new(ask, Arc::clone(&self.settings), self.engine.as_ref(), occasion, shape));
+        let order = answer.as_ref().ok().map(Answer::order);
+        let truth = Truth {
             seq,
             request_id,
             path: received.path,
@@ -112,16 +142,8 @@ impl House {
             end: End::Open,
             n: 0,
             prompt_tokens,
-        });
-        let mut reply = self.reply(api, ask, occasion, struck).await;
-        recording.answered(reply.status);
-        reply.recording = Some(recording);
-        reply
-    }
-
-    async fn reply(&self, api: Api, ask: Result<Ask, Refusal>, occasion: Occasion, struck: Struck) -> Reply {
-        let shape = if let Some(Fault::Shape(shape)) = &struck.fault { Some(shape) } else { None };
-        let answer = ask.map(|ask| Answer::new(ask, Arc::clone(&self.settings), self.engine.as_ref(), occasion, shape));
+        };
+        let mut recording = self.truth.open(truth, self.stats.meter(order, received.at));
         // A whole answer is written down with all that its usage says, which only the engine knows.
         let is_whole = matches!(&struck.fault, Some(Fault::Reply(ReplyFault::JsonAnswer {})));
         if let Ok(answer) = &answer
@@ -129,21 +151,30 @@ impl House {
             && let Some(ticket) = answer.ticket()
         {
             ticket.made(0).await;
+            recording.cached(ticket.cached_tokens());
         }
-        if let Some(Fault::Reply(fault)) = &struck.fault {
-            return Reply::instead(fault, api, answer.ok());
-        }
-        let (mut event, mut format, mut wire) = (None, None, None);
-        match struck.fault {
-            Some(Fault::Event(fault)) => event = Some(fault),
-            Some(Fault::Format(fault)) => format = Some(fault),
-            Some(Fault::Wire(fault)) => wire = Some(fault),
-            Some(Fault::Load(_) | Fault::Connection(_) | Fault::Reply(_) | Fault::Shape(_)) | None => {}
-        }
-        match answer {
-            Ok(answer) => Reply::answer(answer, event, format.as_ref(), wire),
-            Err(refusal) => Reply { wire, ..Reply::refusal(refusal) },
-        }
+        let mut reply = reply(api, answer, struck);
+        recording.answered(reply.status);
+        reply.recording = Some(recording);
+        reply
+    }
+}
+
+/// What comes of an answer, or of its refusal, with what is wrong with it.
+fn reply(api: Api, answer: Result<Answer, Refusal>, struck: Struck) -> Reply {
+    if let Some(Fault::Reply(fault)) = &struck.fault {
+        return Reply::instead(fault, api, answer.ok());
+    }
+    let (mut event, mut format, mut wire) = (None, None, None);
+    match struck.fault {
+        Some(Fault::Event(fault)) => event = Some(fault),
+        Some(Fault::Format(fault)) => format = Some(fault),
+        Some(Fault::Wire(fault)) => wire = Some(fault),
+        Some(Fault::Load(_) | Fault::Connection(_) | Fault::Reply(_) | Fault::Shape(_)) | None => {}
+    }
+    match answer {
+        Ok(answer) => Reply::answer(answer, event, format.as_ref(), wire),
+        Err(refusal) => Reply { wire, ..Reply::refusal(refusal) },
     }
 }
 
@@ -162,14 +193,13 @@ pub(crate) fn router(house: Arc<House>) -> Router {
     let mut served = Router::new()
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
-        .route("/v1/models", get(models))
         .route("/generate", post(generate))
-        .route("/health", get(health));
+        .merge(server::routes(settings.server));
     if settings.sdk_paths {
         served = served
             .route("/chat/completions", post(chat))
             .route("/completions", post(completions))
-            .route("/models", get(models));
+            .route("/models", get(server::models));
     }
     let all = if settings.prefix.is_empty() { served } else { Router::new().nest(&settings.prefix, served) };
     all.route("/admin/faults", get(admin::faults).put(admin::put_faults).delete(admin::delete_faults))
@@ -205,21 +235,4 @@ async fn generate(
     body: Bytes,
 ) -> Reply {
     house.respond(Api::SglangGenerate, received, &headers, &body).await
-}
-
-async fn health() -> Reply {
-    Reply::plain(200, Vec::new(), Bytes::new())
-}
-
-async fn models(State(house): State<Arc<House>>, headers: HeaderMap) -> Reply {
-    if let Err(refusal) = house.check_key(&headers) {
-        return Reply::refusal(refusal);
-    }
-    let created = clock::unix_now().as_secs();
-    let model = &house.settings.model;
-    let model = json!({
-        "id": model, "object": "model", "created": created, "owned_by": "vllm", "root": model, "parent": null,
-        "max_model_len": house.settings.max_model_len,
-    });
-    Reply::refusal(Refusal::json(200, &json!({"object": "list", "data": [model]})))
 }

@@ -14,6 +14,8 @@ use crate::sim::value::{Value, words};
 /// Everything that decides how the gateway answers. `Settings::default()` is a healthy vLLM.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// Which engine's own routes and metric names are shown.
+    pub server: ServerKind,
     /// The one model that exists.
     pub model: String,
     /// Context length in tokens; a prompt or an answer beyond it is refused.
@@ -75,6 +77,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            server: ServerKind::Vllm,
             model: "sim-model".to_owned(),
             max_model_len: 32_768,
             api_key: None,
@@ -119,6 +122,16 @@ pub enum Pace {
         /// 0 is constant; 0.3 puts the 99th percentile at twice the median.
         sigma: f64,
     },
+}
+
+words! {
+    /// Which engine is pretended.
+    ServerKind {
+        /// vLLM.
+        Vllm = "vllm",
+        /// SGLang.
+        Sglang = "sglang",
+    }
 }
 
 words! {
@@ -297,6 +310,7 @@ macro_rules! keys {
 }
 
 keys! {
+    server: ServerKind = "which engine's own routes and metric names are shown",
     model: String = "name of the one model that exists" if |name: &String| !name.is_empty(),
     max_model_len: u32 = "context length in tokens" if is_positive,
     api_key: Option<Secret> = "bearer key that requests must carry, or none",
@@ -532,7 +546,7 @@ mod tests {
     fn an_unknown_setting_is_refused_with_the_list_of_known_ones() {
         let error = Settings::default().set("tftt", "1s").unwrap_err().to_string();
         assert!(
-            error.starts_with("no setting is called `tftt`; there are model, ") && error.contains(", ttft, "),
+            error.starts_with("no setting is called `tftt`; there are server, model, ") && error.contains(", ttft, "),
             "{error}"
         );
     }

@@ -13,6 +13,8 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::sim::model::Spent;
+use crate::sim::stats::Meter;
 use crate::sim::value::words;
 
 /// Everything the gateway knows about one request.
@@ -222,7 +224,7 @@ impl TruthLog {
         *lock(&self.inner.lines) = None;
     }
 
-    pub(crate) fn open(&self, truth: Truth) -> Recording {
+    pub(crate) fn open(&self, truth: Truth, meter: Meter) -> Recording {
         let id = truth.request_id.clone();
         let (counted, is_forgotten) = (AtomicUsize::new(0), AtomicBool::new(false));
         let entry = Arc::new(Entry { truth: Mutex::new(truth), counted, is_forgotten });
@@ -232,7 +234,7 @@ impl TruthLog {
         }
         ring.entries.push_back(Arc::clone(&entry));
         ring.shrink(self.inner.capacity);
-        Recording { log: self.clone(), entry, is_closed: false }
+        Recording { log: self.clone(), entry, meter: Some(meter) }
     }
 
     fn close(&self, entry: &Entry) {
@@ -275,7 +277,21 @@ impl Ring {
 pub(crate) struct Recording {
     log: TruthLog,
     entry: Arc<Entry>,
-    is_closed: bool,
+    /// Counts the same request for `/metrics`; gone once it is over.
+    meter: Option<Meter>,
+}
+
+/// A write that is about to begin.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Writing {
+    /// When it was to begin; `None` is as soon as possible.
+    pub(crate) due: Option<Instant>,
+    /// It completes the head.
+    pub(crate) is_head: bool,
+    /// It completes events with this many tokens.
+    pub(crate) tokens: u32,
+    /// It had begun before, and some of it is left.
+    pub(crate) is_retry: bool,
 }
 
 impl Recording {
@@ -284,8 +300,29 @@ impl Recording {
         lock(&self.entry.truth).status = status;
     }
 
-    /// A write that completes the head, events with `tokens`, or both, is about to begin, or begins again.
-    pub(crate) fn writing(&self, now: Instant, is_head: bool, tokens: u32, is_retry: bool) {
+    /// Where the engine says that its time went.
+    pub(crate) fn spent(&mut self, spent: Spent) {
+        if let Some(meter) = &mut self.meter {
+            meter.spent(spent);
+        }
+    }
+
+    /// What the prefix cache had of its prompt.
+    pub(crate) fn cached(&mut self, tokens: u32) {
+        if let Some(meter) = &mut self.meter {
+            meter.cached(tokens);
+        }
+    }
+
+    /// `write` begins.
+    pub(crate) fn writing(&mut self, now: Instant, write: Writing) {
+        let Writing { due, is_head, tokens, is_retry } = write;
+        if let Some(meter) = self.meter.as_mut().filter(|_| !is_retry) {
+            meter.write(now, due, tokens);
+        }
+        if !is_head && tokens == 0 {
+            return;
+        }
         let mut truth = lock(&self.entry.truth);
         if is_head {
             truth.head_written_at = Some(now);
@@ -313,9 +350,8 @@ impl Recording {
     }
 
     fn finish(&mut self, now: Option<Instant>, end: End) {
-        if std::mem::replace(&mut self.is_closed, true) {
-            return;
-        }
+        let Some(meter) = self.meter.take() else { return };
+        meter.close(now, end);
         {
             let mut truth = lock(&self.entry.truth);
             truth.finished_at = now;
@@ -335,6 +371,8 @@ impl Drop for Recording {
 mod tests {
     use super::*;
     use crate::clock;
+    use crate::sim::settings::ServerKind;
+    use crate::sim::stats::Stats;
 
     fn truth(seq: u64, id: &str) -> Truth {
         Truth {
@@ -353,11 +391,21 @@ mod tests {
         }
     }
 
+    fn open(log: &TruthLog, truth: Truth) -> Recording {
+        let stats = Arc::new(Stats::new(ServerKind::Vllm, 100, clock::now(), Duration::ZERO));
+        let meter = stats.meter(None, truth.received_at);
+        log.open(truth, meter)
+    }
+
+    fn token(tokens: u32) -> Writing {
+        Writing { due: None, is_head: false, tokens, is_retry: false }
+    }
+
     #[test]
     fn a_full_log_forgets_the_oldest_and_counts_it() {
         let log = TruthLog::new(2, clock::now());
         for (seq, id) in [(0, "a"), (1, "b"), (2, "c")] {
-            log.open(truth(seq, id)).close(clock::now(), End::Whole);
+            open(&log, truth(seq, id)).close(clock::now(), End::Whole);
         }
         assert_eq!((log.dropped(), log.get("a").is_none(), log.get("c").map(|truth| truth.seq)), (1, true, Some(2)));
     }
@@ -366,7 +414,7 @@ mod tests {
     fn the_latest_request_with_an_id_is_found_even_when_an_older_one_is_forgotten() {
         let log = TruthLog::new(2, clock::now());
         for (seq, id) in [(0, "a"), (1, "a"), (2, "b")] {
-            log.open(truth(seq, id)).close(clock::now(), End::Whole);
+            open(&log, truth(seq, id)).close(clock::now(), End::Whole);
         }
         assert_eq!(log.get("a").map(|truth| truth.seq), Some(1));
     }
@@ -374,11 +422,11 @@ mod tests {
     #[test]
     fn stamps_are_there_before_the_request_ends_and_a_dropped_recording_says_left() {
         let log = TruthLog::new(9, clock::now());
-        let recording = log.open(truth(0, "a"));
+        let mut recording = open(&log, truth(0, "a"));
         let at = clock::now();
-        recording.writing(at, true, 0, false);
-        recording.writing(at, false, 2, false);
-        recording.writing(at + Duration::from_millis(1), false, 2, true);
+        recording.writing(at, Writing { is_head: true, ..token(0) });
+        recording.writing(at, token(2));
+        recording.writing(at + Duration::from_millis(1), Writing { is_retry: true, ..token(2) });
         let open = log.get("a").unwrap();
         assert_eq!((open.end, open.n, open.writes.len(), open.head_written_at), (End::Open, 2, 1, Some(at)));
         assert!(open.ttft().unwrap() >= Duration::from_millis(1));
@@ -389,9 +437,9 @@ mod tests {
     #[test]
     fn the_stamps_of_an_endless_answer_are_bounded() {
         let log = TruthLog::new(9, clock::now());
-        let recording = log.open(truth(0, "a"));
+        let mut recording = open(&log, truth(0, "a"));
         for _ in 0..MOST_WRITES + 5 {
-            recording.writing(clock::now(), false, 1, false);
+            recording.writing(clock::now(), token(1));
         }
         drop(recording);
         let truth = log.get("a").unwrap();
