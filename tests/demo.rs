@@ -23,7 +23,7 @@ use steadyload::clock;
 use support::{Folder, PATIENCE, Samples, ask, until};
 
 /// Answers that take a fraction of a second, so that tests do.
-const QUICK: [&str; 6] = ["--set", "ttft=20ms", "--set", "gap=1ms", "--every", "1s"];
+const QUICK: [&str; 8] = ["--preset", "none", "--set", "ttft=20ms", "--set", "gap=1ms", "--every", "1s"];
 
 /// A running demo.
 struct Demo {
@@ -153,19 +153,19 @@ fn it_says_at_once_where_everything_is_and_all_of_it_answers() {
 
 #[test]
 fn lines_come_with_numbers_that_can_be_and_ctrl_c_ends_it_without_a_trace() {
-    let mut demo = Demo::start(&["--every", "1s", "--rate", "20"]);
+    let mut demo = Demo::start(&["--every", "1s", "--rate", "5"]);
     until("lines come", || demo.rows().len() >= 5);
     let (words, ended) = demo.rows().remove(4);
-    // The gateway has a TTFT of 60 ms and gaps of 18 ms, log-normal both.
+    // The engine takes 50 ms to a first token and 17 ms for a further one when it is idle, and it is a third busy.
     let [ttft, ttft_p99, tpot, tpot_p99] = [5, 7, 10, 12].map(|at| millis(&words, at));
-    assert!((40.0..100.0).contains(&ttft) && (ttft..400.0).contains(&ttft_p99), "{words:?}");
-    assert!((17.0..25.0).contains(&tpot) && (tpot..60.0).contains(&tpot_p99), "{words:?}");
+    assert!((45.0..150.0).contains(&ttft) && (ttft..400.0).contains(&ttft_p99), "{words:?}");
+    assert!((17.0..28.0).contains(&tpot) && (tpot..60.0).contains(&tpot_p99), "{words:?}");
     assert_eq!(words[9], words[14], "so many TTFTs as TPOTs: {words:?}");
     assert!(ended.contains("all ok"), "{ended}");
     let planned: f64 =
         demo.rows().iter().map(|(words, _)| words[1].trim_end_matches("/s").parse::<f64>().unwrap()).sum();
     let rate = planned / f64::from(u32::try_from(demo.rows().len()).unwrap());
-    assert!((10.0..30.0).contains(&rate), "{rate} instead of 20/s");
+    assert!((1.0..12.0).contains(&rate), "{rate} instead of 5/s");
     assert!(demo.out().lines().filter(|line| line.starts_with("  ")).all(|line| line.chars().count() <= 110));
 
     assert!(demo.left().iter().all(|name| name.starts_with("steadyload-demo-")) && demo.left().len() == 1);
@@ -254,7 +254,7 @@ fn the_load_can_be_paused_and_its_settings_changed_and_read_again() {
 
 #[test]
 fn a_second_signal_ends_it_at_once() {
-    let mut demo = Demo::start(&["--set", "ttft=60s", "--rate", "50"]);
+    let mut demo = Demo::start(&["--preset", "none", "--set", "ttft=60s", "--rate", "50"]);
     until("requests are under way", || {
         Samples::parse(&ask(demo.address("page"), "GET", "/metrics", "").2).sum("requests_in_flight", &[]) > 0.0
     });

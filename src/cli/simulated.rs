@@ -5,11 +5,14 @@ use anyhow::{Context, anyhow};
 use crate::sim::fault::rule::FaultRule;
 use crate::sim::settings::Settings;
 
+/// The preset without an engine.
+const NONE: &str = "none";
+
 /// What it pretends to be, and what is wrong with it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Simulated {
     /// The engine behind the gateway: answers take as long as this one would take, with batches, queue, KV cache and prefix
-    /// cache. Without one, `gateway` draws times (ttft, gap); the command gateway lists all.
+    /// cache. With none, which is what `gateway` has, times are drawn (ttft, gap); the command gateway lists all.
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// What the gateway pretends to be, such as ttft=100ms or, with a preset, max_running_requests=8; the command gateway lists all.
@@ -24,7 +27,7 @@ impl Simulated {
     /// What the flags make of it; `preset` where none is named.
     pub(super) fn settings(&self, preset: Option<&str>) -> anyhow::Result<Settings> {
         let mut settings = Settings::default();
-        if let Some(preset) = self.preset.as_deref().or(preset) {
+        if let Some(preset) = self.preset.as_deref().or(preset).filter(|name| *name != NONE) {
             settings.use_preset(preset).with_context(|| format!("--preset {preset}"))?;
         }
         for text in &self.settings {
