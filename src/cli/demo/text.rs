@@ -58,7 +58,7 @@ fn taken(port: u16, usual: u16, what: &str) -> String {
     if port == usual { String::new() } else { format!("port {usual} is taken, so the {what} is on {port}\n") }
 }
 
-/// What the columns of [`line`] are.
+/// What the columns of [`line()`] are.
 pub(super) fn heading() -> String {
     let [one, two] = [
         ["", "", "", "", "in", "TTFT", "", "", "TPOT", "", ""],
