@@ -298,6 +298,27 @@ mod tests {
     }
 
     #[test]
+    fn a_block_is_known_only_behind_the_same_front() {
+        let mut settings = Settings::default();
+        settings.use_preset("7b-rtx4090").unwrap();
+        let front = |first: &str| format!("{first:-<64}");
+        let hashes = |text: &str| {
+            let body = format!(r#"{{"messages":[{{"role":"user","content":"{text}"}}]}}"#);
+            Ask::read(Api::OpenAiChat, body.as_bytes(), &settings).unwrap().blocks
+        };
+        let rest = front("the same for all") + &front("and this too");
+        let (one, other) = (hashes(&(front("one") + &rest)), hashes(&(front("other") + &rest)));
+        assert_eq!((one.len(), other.len()), (3, 3), "a block is 64 bytes");
+        assert!(one.iter().zip(other.iter()).all(|(one, other)| one != other), "{one:?} {other:?}");
+        let longer = hashes(&(front("one") + &rest + "more"));
+        assert_eq!(one, longer, "what follows does not change what stands before");
+        let swapped = hashes(&(rest.clone() + &front("one")));
+        assert!(swapped.iter().all(|block| !one.contains(block)));
+        let repeated = hashes(&front("x").repeat(3));
+        assert!(repeated[0] != repeated[1] && repeated[1] != repeated[2], "a block is what it holds and where");
+    }
+
+    #[test]
     fn usage_is_sent_as_asked() {
         let usage = |rest: &str| read(&chat(rest)).unwrap().usage;
         assert_eq!(usage(""), UsageMode::None);
