@@ -18,6 +18,7 @@
 
 mod events;
 mod fleet;
+mod indices;
 mod journal;
 mod minute;
 mod notify;
@@ -36,6 +37,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use self::fleet::Fleet;
+use self::indices::Indices;
 use self::journal::Journal;
 use self::notify::Supervisor;
 use self::spec::Spec;
@@ -155,9 +157,10 @@ impl Daemon {
             None => http::bind(config.server.listen)?,
         };
         let (journal, saved) = open_state(&config)?;
+        let indices = Indices::open(config.state.dir.as_deref()).context("the indices of prompts (state.dir)")?;
         let admin = watch::Sender::new(admin_token(&config, &settings.environment)?);
 
-        let mut state = State::new(Fleet::new()?, journal, Surroundings { in_container: in_container() });
+        let mut state = State::new(Fleet::new(indices)?, journal, Surroundings { in_container: in_container() });
         let (views, server) = serve(listener, &config, state.view_now(), wants, admin.subscribe())?;
         let address = server.address();
         for spec in specs {
@@ -281,7 +284,7 @@ fn check_connections(specs: &[Spec]) -> Result<(), DescriptorError> {
 /// The state's folder, and the minutes that it holds.
 fn open_state(config: &Config) -> anyhow::Result<(Option<Journal>, Vec<journal::Minute>)> {
     let Some(dir) = &config.state.dir else {
-        tracing::info!("no state.dir is set: windows begin empty after a restart");
+        tracing::info!("no state.dir is set: after a restart windows begin empty, and the same prompts are sent again");
         return Ok((None, Vec::new()));
     };
     let context = || format!("the state in {} cannot be used (state.dir)", dir.display());

@@ -11,6 +11,7 @@ mod across_minutes;
 mod answers;
 mod drain;
 mod faults;
+mod indices;
 mod life;
 mod logs;
 mod reload;

@@ -1,6 +1,5 @@
 //! The load threads and what runs on them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -10,6 +9,7 @@ use anyhow::Context;
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
+use super::indices::Indices;
 use super::spec::Spec;
 use crate::clock;
 use crate::load::schedule::Event;
@@ -20,9 +20,6 @@ use crate::watch::client_health::probe::current_thread_id;
 
 /// How long a second's end waits for the load threads. One that takes longer answers with the next.
 const PATIENCE: Duration = Duration::from_millis(250);
-
-/// Indices left out when a loop ends and another goes on: more than it can have used since it last said where it is.
-const INDEX_MARGIN: u64 = 200_000;
 
 /// Where a load runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,8 +35,7 @@ pub(super) struct Fleet {
     most: usize,
     preparer: Preparer,
     next_driver: u64,
-    /// The index at which each load goes on, by name: none is used twice in the life of the process.
-    indices: BTreeMap<String, u64>,
+    indices: Indices,
 }
 
 #[derive(Debug)]
@@ -53,15 +49,16 @@ struct Hand {
 
 impl Fleet {
     /// No threads yet but the one that makes prompts. There will be one per core at most.
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(super) fn new(indices: Indices) -> anyhow::Result<Self> {
         let most = thread::available_parallelism().map_or(1, usize::from);
         let preparer = Preparer::start().context("cannot start the thread that makes prompts")?;
-        Ok(Self { workers: Vec::new(), most, preparer, next_driver: 0, indices: BTreeMap::new() })
+        Ok(Self { workers: Vec::new(), most, preparer, next_driver: 0, indices })
     }
 
     /// Starts a load on the thread that carries the fewest. One that is `paused` sends nothing until it is told to go on.
     pub(super) async fn start(&mut self, spec: &Spec, account: usize, paused: bool) -> anyhow::Result<Place> {
-        let first_index = self.first_index(spec);
+        self.indices.begins(&spec.name).await;
+        let first_index = self.indices.first(&spec.name);
         let worker = self.least_busy()?;
         let driver = DriverId(self.next_driver);
         let now = clock::now();
@@ -84,7 +81,6 @@ impl Fleet {
         hand.worker.run(job).await??;
         hand.loads += 1;
         self.next_driver += 1;
-        self.indices.insert(spec.name.clone(), first_index);
         Ok(Place { worker, driver })
     }
 
@@ -97,7 +93,7 @@ impl Fleet {
         content: Option<u64>,
     ) -> anyhow::Result<()> {
         let prompts = match content {
-            Some(from) => Some(self.preparer.prepare(spec.source(self.first_index(spec), from)).await),
+            Some(from) => Some(self.preparer.prepare(spec.source(self.indices.first(&spec.name), from)).await),
             None => None,
         };
         let link = link.then(|| spec.link.clone());
@@ -113,8 +109,18 @@ impl Fleet {
 
     /// A load has ended, or is about to: another of its name begins behind `next_index`.
     pub(super) fn leaves(&mut self, name: &str, next_index: u64) {
-        let index = self.indices.entry(name.to_owned()).or_default();
-        *index = (*index).max(next_index + INDEX_MARGIN);
+        self.indices.leaves(name, next_index);
+    }
+
+    /// Sees to it that no index is used again: these loads have come so far.
+    pub(super) fn keep_indices<'a>(&mut self, reached: impl Iterator<Item = (&'a str, u64)>) {
+        reached.for_each(|(name, next_index)| self.indices.reached(name, next_index));
+        self.indices.keep();
+    }
+
+    /// Whether the indices are on disk, if they are to be.
+    pub(super) fn are_indices_saved(&self) -> bool {
+        self.indices.is_saved()
     }
 
     /// A load is gone from its thread.
@@ -158,11 +164,6 @@ impl Fleet {
     /// Whether every thread is alive.
     pub(super) fn is_whole(&self) -> bool {
         !self.preparer.is_gone() && self.workers.iter().all(|hand| !hand.worker.is_gone())
-    }
-
-    /// Where the indices of a load begin, or began.
-    fn first_index(&self, spec: &Spec) -> u64 {
-        self.indices.get(&spec.name).copied().unwrap_or(0)
     }
 
     fn hand(&mut self, worker: usize) -> Result<&mut Hand, Gone> {

@@ -17,7 +17,7 @@ use crate::domain::outcome::Outcome;
 use crate::domain::sample::ItlBasis;
 use crate::domain::shed::ShedReason;
 use crate::domain::timeline::{Answer, Timeline};
-use crate::export::view::{ClientView, LoadView, PauseReason, Phase, ReloadView, View};
+use crate::export::view::{ClientView, LoadView, PauseReason, Phase, ReloadView, StateView, View};
 use crate::load::client::hint::{self, Surroundings};
 use crate::load::schedule::Event;
 use crate::load::worker::{Gone, Report, Standing};
@@ -206,6 +206,7 @@ impl State {
             let standing = Fleet::standing(&reports, self.loads[at].place).flatten();
             self.look_at(at, &second, standing, now);
         }
+        self.fleet.keep_indices(self.loads.iter().map(|load| (load.spec.name.as_str(), load.next_index)));
         self.let_go(&reports);
         while let Some(ended) = self.minutes.close(now, unix) {
             self.close(ended);
@@ -385,7 +386,10 @@ impl State {
             phase: self.phase,
             client: self.client,
             reload: self.reload.clone(),
-            state: self.journal.as_ref().map(Journal::standing),
+            state: self.journal.as_ref().map(|journal| {
+                let minutes = journal.standing();
+                StateView { saved: minutes.saved && self.fleet.are_indices_saved(), ..minutes }
+            }),
             dropped: self.journal.iter().map(|journal| ("state", journal.dropped())).collect(),
             events: self.events.shown(),
         }
