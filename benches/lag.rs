@@ -24,10 +24,12 @@ use steadyload::clock::{self, Instant};
 use steadyload::config::secrets::Secrets;
 use steadyload::config::sections::{Rate, Target, Workload};
 use steadyload::config::{self, Environment, LoadRequest};
+use steadyload::domain::api::Api;
 use steadyload::domain::shed::ShedReason;
 use steadyload::domain::slo::Slo;
 use steadyload::domain::timeline::{ConnectPhases, Timeline};
 use steadyload::load::client::tls;
+use steadyload::load::prompt::{self, Words};
 use steadyload::load::schedule::Schedule;
 use steadyload::load::schedule::closed::{ClosedLoop, Settings as Closed};
 use steadyload::load::schedule::dispatch::Dispatch;
@@ -164,12 +166,13 @@ fn ours(address: SocketAddr, rate: f64, secs: f64, streams: u32) -> Vec<f64> {
 
 async fn job(account: usize, schedule: Schedule, preparer: &Preparer, address: SocketAddr, output: u32) -> Job {
     let tokens = |n| NonZeroU32::new(n).unwrap();
-    let workload = Workload { input_tokens: tokens(16), output_tokens: tokens(output), seed: 1 };
+    let workload = Workload::random(tokens(16), tokens(output), 1);
+    let prompts = prompt::Source::open("w", &workload, Api::OpenAiChat, Arc::new(Words::default())).unwrap();
     let target = Arc::new(target(address));
     let source = Source {
         load: "l".to_owned(),
         target: Arc::clone(&target),
-        workload,
+        prompts: Arc::new(prompts),
         first_index: 0,
         from: 0,
         shard: Shard::WHOLE,

@@ -3,4 +3,5 @@
 pub mod daemon;
 pub mod demo;
 pub mod online;
+pub mod prompts;
 pub mod signals;

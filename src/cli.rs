@@ -16,6 +16,7 @@ mod gateway;
 mod logging;
 mod man;
 mod metrics;
+mod prompts;
 mod run;
 mod simulated;
 
@@ -53,6 +54,7 @@ enum Command {
     Check(check::Args),
     Gateway(gateway::Args),
     Metrics(metrics::Args),
+    Prompts(prompts::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -95,6 +97,10 @@ pub fn main() -> ExitCode {
             gateway::run(&args)
         }
         Command::Metrics(args) => metrics::run(&args),
+        Command::Prompts(args) => {
+            let _logging = cli.logging.start(QUIET);
+            prompts::run(&args)
+        }
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     };

@@ -24,9 +24,11 @@ const PARTS: [(&str, &[&str], &[&str]); 11] = [
             "http_body_util",
             "hyper",
             "hyper_util",
+            "libm",
             "memchr",
             "rand",
             "rand_distr",
+            "ring",
             "rustls",
             "rustls_native_certs",
             "serde",
@@ -64,7 +66,7 @@ const PARTS: [(&str, &[&str], &[&str]); 11] = [
     (
         "app",
         &["domain", "clock", "config", "store", "load", "measure", "watch", "export", "sim"],
-        &["anyhow", "sd_notify", "signal_hook", "url"],
+        &["anyhow", "sd_notify", "serde_json", "signal_hook", "url"],
     ),
     (
         "cli",

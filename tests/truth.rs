@@ -18,7 +18,7 @@ use steadyload::clock::Instant;
 use steadyload::config::sections::Target;
 use steadyload::domain::api::Api;
 use steadyload::domain::outcome::Outcome;
-use steadyload::domain::prompt::Prompt;
+use steadyload::domain::prompt::{Message, Prompt};
 use steadyload::domain::timeline::Timeline;
 use steadyload::load::client::{Client, body};
 use steadyload::measure::sample::{inter_token_latencies, sample};
@@ -64,7 +64,8 @@ fn median(mut values: Vec<Duration>) -> Duration {
 
 /// The medians of one round of requests, one after the other on one connection.
 async fn round(client: &Client, target: &Target, truth: &TruthLog, name: &str) -> Off {
-    let prompt = Prompt { text: "one two three".to_owned(), output_tokens: ASKED };
+    let messages = vec![Message::user("one two three")];
+    let prompt = Prompt { messages, output_tokens: ASKED, input_tokens: None, turn: 0 };
     let mut offs = Vec::new();
     for request in 0..REQUESTS {
         let id = format!("{name}-{request}");

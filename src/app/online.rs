@@ -5,6 +5,7 @@
 
 use std::num::NonZeroU32;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::clock;
 use crate::config::Environment;
@@ -18,7 +19,8 @@ use crate::load::client::dial::NetDialer;
 use crate::load::client::hint::{self, Surroundings};
 use crate::load::client::tls::{self, TlsConfig};
 use crate::load::client::{Client, Prepared};
-use crate::load::prompt;
+use crate::load::prompt::{Part, Source, Stream, Words};
+use crate::load::schedule::plan::Shard;
 use crate::watch::fetch::Fetcher;
 
 mod report;
@@ -26,8 +28,7 @@ mod report;
 pub use report::Report;
 
 /// What is asked when no load says what it would send.
-const DEFAULT_WORKLOAD: Workload =
-    Workload { input_tokens: NonZeroU32::new(32).unwrap(), output_tokens: NonZeroU32::new(32).unwrap(), seed: 1000 };
+static DEFAULT_WORKLOAD: Workload = Workload::random(NonZeroU32::new(32).unwrap(), NonZeroU32::new(32).unwrap(), 1000);
 
 /// Checks one target.
 ///
@@ -37,8 +38,7 @@ const DEFAULT_WORKLOAD: Workload =
 pub async fn check(config: &Config, target: &Target, environment: &Environment) -> anyhow::Result<Report> {
     let secrets = Secrets::read(target, environment)?;
     let tls = tls::client_config(target.ca_file.as_deref())?;
-    let workload = workload_of(config, target);
-    let prompt = prompt::words(workload, 0);
+    let prompt = prompt_of(config, target)?;
 
     let models = Fetcher::new(&secrets, (*tls).clone(), target.timeouts.connect)?.get(&target.models_url()).await;
     let timeline = ask(target, &secrets, &tls, &prompt).await?;
@@ -50,9 +50,15 @@ pub async fn check(config: &Config, target: &Target, environment: &Environment) 
 }
 
 /// What the first load on the target would send.
-fn workload_of<'a>(config: &'a Config, target: &Target) -> &'a Workload {
-    let load = config.loads.values().find(|load| load.target == target.name);
-    load.and_then(|load| config.workloads.get(&load.workload)).unwrap_or(&DEFAULT_WORKLOAD)
+fn prompt_of(config: &Config, target: &Target) -> anyhow::Result<Prompt> {
+    let found = config.loads.iter().find(|(_, load)| load.target == target.name);
+    let workload = found.and_then(|(_, load)| config.workloads.get_key_value(&load.workload));
+    let default = (&"default".to_owned(), &DEFAULT_WORKLOAD);
+    let (name, workload) = workload.unwrap_or(default);
+    let source = Source::open(name, workload, target.api, Arc::new(Words::default()))?;
+    // A check warms up: what the load sends first is not in the prefix cache for it.
+    let load = found.map_or("check", |(name, _)| name).to_owned();
+    Ok(source.prompt(&Stream { load, shard: Shard::WHOLE, part: Part::WarmUp }, 0)?)
 }
 
 /// Sends one request.

@@ -47,6 +47,7 @@ fn try_out(line: &str) -> Result<(), String> {
     match &cli.command {
         Command::Run(args) => load(&args.sources),
         Command::Check(args) => load(&args.sources),
+        Command::Prompts(args) => load(&args.sources),
         Command::Demo(args) => demo::plan(args).map(drop).map_err(|error| format!("{error:#}")),
         Command::Gateway(args) => args.simulated.settings(None).map(drop).map_err(|error| format!("{error:#}")),
         Command::Metrics(_) | Command::Completions(_) | Command::Man(_) => Ok(()),

@@ -5,6 +5,7 @@
 //! has been read is it asked whether all values are there. Every key that no reader asked for is unknown.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use config::{Map, Value};
 
@@ -21,6 +22,7 @@ mod body;
 mod budget;
 mod daemon;
 mod headers;
+mod length;
 mod loads;
 mod pace;
 mod reader;
@@ -31,6 +33,7 @@ mod target;
 mod url;
 mod value;
 mod vocabulary;
+mod workload;
 
 /// What the strict pass made of the tree.
 pub(super) struct Checked {
@@ -135,5 +138,10 @@ fn targets(checker: &mut Checker<'_>, root: &Section<'_>) -> Sections<Target> {
 }
 
 fn workloads(checker: &mut Checker<'_>, root: &Section<'_>) -> Sections<Workload> {
-    Sections::read(checker, root, "workloads", |checker, _, section| loads::workload(checker, section))
+    Sections::read(checker, root, "workloads", |checker, _, section| workload::workload(checker, section))
+}
+
+/// A number that has been checked to be one.
+fn nonzero(number: u64) -> Option<NonZeroU32> {
+    u32::try_from(number).ok().and_then(NonZeroU32::new)
 }

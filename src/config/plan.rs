@@ -28,8 +28,8 @@ pub struct PlannedLoad {
     pub name: String,
     /// Its pace.
     pub pace: Pace,
-    /// Output tokens asked for by each request.
-    pub output_tokens: u32,
+    /// Mean of the output tokens asked for by each request; `None` when its data set has them.
+    pub output_tokens: Option<f64>,
 }
 
 impl Plan {
@@ -46,7 +46,7 @@ impl Plan {
         workloads: &BTreeMap<String, Workload>,
     ) -> Self {
         let loads = loads.filter_map(|(name, load)| {
-            let output_tokens = workloads.get(&load.workload)?.output_tokens.get();
+            let output_tokens = workloads.get(&load.workload)?.mean_output_tokens();
             Some(PlannedLoad { name: name.to_owned(), pace: load.pace, output_tokens })
         });
         Self { loads: loads.collect(), shard: ShardOf::default() }
@@ -69,8 +69,10 @@ impl Plan {
     pub(super) fn fitting_rates(&self, budget: f64) -> Vec<(&str, f64)> {
         let factor = budget / self.output_tokens_per_day();
         let rates = self.loads.iter().filter_map(|load| match load.pace {
-            Pace::Rate(rate) => Some((load.name.as_str(), rounded_down(rate.per_second * factor))),
-            Pace::Concurrency(_) => None,
+            Pace::Rate(rate) if load.output_tokens.is_some() => {
+                Some((load.name.as_str(), rounded_down(rate.per_second * factor)))
+            }
+            Pace::Rate(_) | Pace::Concurrency(_) => None,
         });
         rates.collect()
     }
@@ -86,10 +88,11 @@ impl PlannedLoad {
         }
     }
 
-    /// `rate * 86400 * output_tokens`, every answer taken to be as long as asked for; `None` for a closed loop.
+    /// `rate * 86400 * output_tokens`, every answer taken to be as long as asked for; `None` for a closed loop, and when the
+    /// data set has the lengths.
     #[must_use]
     pub fn output_tokens_per_day(&self) -> Option<f64> {
-        self.requests_per_day().map(|requests| requests * f64::from(self.output_tokens))
+        Some(self.requests_per_day()? * self.output_tokens?)
     }
 }
 
@@ -105,8 +108,9 @@ impl fmt::Display for Plan {
                     writeln!(f, "{:width$}  closed loop of {workers}: as fast as the gateway answers", load.name)?;
                 }
                 (Pace::Rate(_), requests, tokens) => {
-                    let (requests, tokens) = (requests.unwrap_or_default(), tokens.unwrap_or_default());
-                    writeln!(f, "{:width$}  {:>15}  {:>19}", load.name, grouped(requests), grouped(tokens))?;
+                    let tokens = tokens.map_or_else(|| "as in its file".to_owned(), grouped);
+                    let requests = grouped(requests.unwrap_or_default());
+                    writeln!(f, "{:width$}  {requests:>15}  {tokens:>19}", load.name)?;
                 }
             }
         }
@@ -155,7 +159,7 @@ mod tests {
     use crate::config::sections::Rate;
 
     fn planned(name: &str, pace: Pace) -> PlannedLoad {
-        PlannedLoad { name: name.to_owned(), pace, output_tokens: 100 }
+        PlannedLoad { name: name.to_owned(), pace, output_tokens: Some(100.0) }
     }
 
     fn rate(per_second: f64) -> Pace {

@@ -14,6 +14,10 @@ use url::Url;
 use crate::domain::api::Api;
 use crate::domain::slo::Slo;
 
+mod workload;
+
+pub use self::workload::{Bounds, BrokenLines, Cache, DataFile, Dataset, Length, Share, Workload};
+
 /// Everything that was configured.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -189,17 +193,6 @@ pub enum MaxTokensField {
     MaxTokens,
     /// `max_completion_tokens`.
     MaxCompletionTokens,
-}
-
-/// What is sent: lengths and the seed that fixes the text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Workload {
-    /// Length of the input, in words of the built-in list.
-    pub input_tokens: NonZeroU32,
-    /// Output tokens asked for.
-    pub output_tokens: NonZeroU32,
-    /// Fixes every prompt.
-    pub seed: u64,
 }
 
 /// One steady load.

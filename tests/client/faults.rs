@@ -16,7 +16,7 @@ use steadyload::config::sections::Target;
 use steadyload::domain::api::Api;
 use steadyload::domain::arrival::Arrival;
 use steadyload::domain::outcome::Outcome;
-use steadyload::domain::prompt::Prompt;
+use steadyload::domain::prompt::{Message, Prompt};
 use steadyload::domain::secret::Secret;
 use steadyload::domain::timeline::{ConnectPhases, Timeline};
 use steadyload::load::client::dial::{Dial, Dialed, Dialing};
@@ -199,7 +199,8 @@ fn asking_for(fault: &str) -> Secrets {
 }
 
 async fn ask(client: &Client, target: &Target, index: u64) -> Timeline {
-    let prompt = Prompt { text: "hello there".to_owned(), output_tokens: ASKED };
+    let messages = vec![Message::user("hello there")];
+    let prompt = Prompt { messages, output_tokens: ASKED, input_tokens: None, turn: 0 };
     let request = Prepared::new(target, &prompt, "faults", index);
     let arrival = Arrival { index, planned_at: clock::now() };
     client.send(arrival, &request, std::future::pending()).await

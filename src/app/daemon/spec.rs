@@ -1,6 +1,7 @@
 //! One load as configured: everything that is needed to start it, and what a new configuration changes of it.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use crate::config::Environment;
 use crate::config::secrets::Secrets;
 use crate::config::sections::{ArrivalProcess, Config, Load, Pace, Rate, Target, Workload};
 use crate::load::client::tls::{self, TlsConfig};
+use crate::load::prompt::{self, Words};
 use crate::load::schedule::closed::{self, ClosedLoop};
 use crate::load::schedule::dispatch::Dispatch;
 use crate::load::schedule::open::OpenLoop;
@@ -27,6 +29,8 @@ pub(super) struct Spec {
     pub(super) name: String,
     pub(super) load: Load,
     pub(super) workload: Workload,
+    /// What is sent, with its data set opened.
+    pub(super) prompts: Arc<prompt::Source>,
     pub(super) shard: Shard,
     pub(super) link: Link,
     /// What `ca_file` holds: a new authority under the same name is a new link.
@@ -78,11 +82,21 @@ impl Spec {
             let authorities = target.ca_file.as_ref().map(fs::read).transpose().with_context(context)?;
             links.insert(name, (link, authorities));
         }
+        // A data set is indexed once for all loads that send it alike.
+        let mut opened = BTreeMap::new();
         let loads = config.loads.iter().map(|(name, load)| {
             let context = || format!("loads.{name} names what is not there");
             let (link, authorities) = links.get(&load.target).with_context(context)?.clone();
             let workload = config.workloads.get(&load.workload).with_context(context)?.clone();
-            Ok(Self { name: name.clone(), load: load.clone(), workload, shard, link, authorities })
+            let prompts = match opened.entry((&load.workload, link.target.api.name())) {
+                Entry::Occupied(there) => Arc::clone(there.get()),
+                Entry::Vacant(place) => {
+                    let counter = Arc::new(Words::default());
+                    let prompts = prompt::Source::open(&load.workload, &workload, link.target.api, counter)?;
+                    Arc::clone(place.insert(Arc::new(prompts)))
+                }
+            };
+            Ok(Self { name: name.clone(), load: load.clone(), workload, prompts, shard, link, authorities })
         });
         loads.collect()
     }
@@ -95,12 +109,12 @@ impl Spec {
 
     /// What a minute of it is saved under.
     pub(super) fn series(&self) -> Series {
-        let Workload { input_tokens, output_tokens, seed } = &self.workload;
+        let (workload, hash) = (self.workload.described(), self.prompts.hash());
         let Target { name, model, base_url, api, .. } = &*self.link.target;
         let load = &self.name;
         Series(format!(
-            "load={load}\ntarget={name}\nmodel={model}\nbase_url={base_url}\napi={api}\ninput_tokens={input_tokens}\n\
-             output_tokens={output_tokens}\nseed={seed}"
+            "load={load}\ntarget={name}\nmodel={model}\nbase_url={base_url}\napi={api}\n{workload}\n\
+             workload={hash}"
         ))
     }
 
@@ -160,7 +174,7 @@ impl Spec {
         Source {
             load: self.name.clone(),
             target: Arc::clone(&self.link.target),
-            workload: self.workload.clone(),
+            prompts: Arc::clone(&self.prompts),
             first_index,
             from,
             shard: self.shard,
@@ -184,7 +198,7 @@ impl Spec {
         }
         Difference::InPlace {
             link: ours != theirs || self.link.secrets != new.link.secrets || self.authorities != new.authorities,
-            content: ours != theirs || self.workload != new.workload,
+            content: ours != theirs || self.workload != new.workload || self.prompts.hash() != new.prompts.hash(),
             pace: self.load.pace != new.load.pace || self.seed() != new.seed(),
         }
     }

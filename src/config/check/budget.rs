@@ -32,6 +32,12 @@ pub(super) fn budget(
         let finding = Finding::at(&entry.origin, &entry.path, what, "give that load a rate to have it planned");
         checker.warn(finding);
     }
+    for load in plan.loads.iter().filter(|load| load.output_tokens.is_none()) {
+        let what = format!("does not bound loads.{}: the lengths of its answers are in its data set", load.name);
+        let finding =
+            Finding::at(&entry.origin, &entry.path, what, "give its workload output_tokens to have it planned");
+        checker.warn(finding);
+    }
     fits(checker, &entry, tokens, &plan)?;
     Some(Budget { output_tokens_per_day: NonZeroU64::new(tokens) })
 }
@@ -43,12 +49,12 @@ fn fits(checker: &mut Checker<'_>, entry: &Entry<'_>, tokens: u64, plan: &Plan) 
     if planned <= budget * (1.0 + ROUNDING) {
         return Some(());
     }
-    let open = plan.loads.iter().filter_map(|load| match load.pace {
-        Pace::Rate(rate) => {
+    let open = plan.loads.iter().filter_map(|load| match (load.pace, load.output_tokens) {
+        (Pace::Rate(rate), Some(tokens)) => {
             let rate = rate.per_second;
-            Some(format!("{}: {rate}/s * 86_400 s * {} tokens", load.name, load.output_tokens))
+            Some(format!("{}: {rate}/s * 86_400 s * {} tokens", load.name, (tokens * 10.0).round() / 10.0))
         }
-        Pace::Concurrency(_) => None,
+        (Pace::Rate(_), None) | (Pace::Concurrency(_), _) => None,
     });
     let sum: Vec<_> = open.collect();
     let rates = plan.fitting_rates(budget);

@@ -1,6 +1,5 @@
-//! Workloads and loads.
+//! Loads.
 
-use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -10,26 +9,14 @@ use super::value::WAIT;
 use super::{Names, Sections, pace, vocabulary};
 use crate::config::origin::{Literal, Origin};
 use crate::config::redact;
-use crate::config::sections::{Load, Workload};
+use crate::config::sections::Load;
 use crate::domain::slo::Slo;
-
-/// Longest input and output. The largest context windows are a million tokens.
-const MAX_TOKENS: u64 = 1_000_000;
 
 /// Most warm-up requests: at the rates that are usual, a million take days.
 const MAX_WARMUP: u64 = 1_000_000;
 
 /// How long a load may go on after its end. Unlike other durations it may be none: what is under way is broken off then.
 const GRACE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(60 * 60);
-
-/// One workload.
-pub(super) fn workload(checker: &mut Checker<'_>, section: &Section<'_>) -> Option<Workload> {
-    let input_tokens = checker.whole_or(section, "input_tokens", 1..=MAX_TOKENS, 256);
-    let output_tokens = checker.whole_or(section, "output_tokens", 1..=MAX_TOKENS, 100);
-    let seed = checker.whole_or(section, "seed", 0..=u64::MAX, 1000);
-    checker.close(section, &vocabulary::WORKLOAD);
-    Some(Workload { input_tokens: nonzero(input_tokens?)?, output_tokens: nonzero(output_tokens?)?, seed: seed? })
-}
 
 /// Every load.
 pub(super) fn loads(checker: &mut Checker<'_>, root: &Section<'_>, names: &Names) -> Sections<Load> {
@@ -120,8 +107,4 @@ fn others(names: &[String]) -> String {
 fn listed(names: &[String]) -> String {
     let names: Vec<_> = names.iter().map(|name| redact::plain(name)).collect();
     names.join(", ")
-}
-
-fn nonzero(number: u64) -> Option<NonZeroU32> {
-    u32::try_from(number).ok().and_then(NonZeroU32::new)
 }

@@ -249,7 +249,7 @@ fn number_text(kind: &ValueKind) -> Option<String> {
 }
 
 /// The whole number that a value is, without any coercion.
-fn integer(kind: &ValueKind) -> Option<i128> {
+pub(super) fn integer(kind: &ValueKind) -> Option<i128> {
     match kind {
         ValueKind::I64(number) => Some((*number).into()),
         ValueKind::I128(number) => Some(*number),

@@ -61,21 +61,50 @@ pub(super) const HEADER: Vocabulary =
 /// `[workloads.NAME]`.
 pub(super) const WORKLOAD: Vocabulary = Vocabulary {
     what: "a workload",
-    known: &["input_tokens", "output_tokens", "seed"],
-    later: &[
+    known: &[
         "dataset",
         "path",
+        "broken_lines",
+        "input_tokens",
+        "output_tokens",
+        "seed",
         "cache",
-        "tokenizer",
-        "shared_prefix",
-        "repeat",
-        "input_spread",
-        "output_spread",
-        "system_prompt",
+        "groups",
+        "prefix_tokens",
         "turns",
+        "tokenizer",
     ],
+    later: &[],
+    elsewhere: &[
+        ("shared_prefix", "it is cache = { shared_prefix = N }"),
+        ("repeat", "it is cache = \"repeat\""),
+        ("system_prompt", "it is prefix_tokens of dataset = \"shared-prefix\""),
+    ],
+};
+
+/// A length that is drawn.
+pub(super) const LENGTH: Vocabulary =
+    Vocabulary { what: "a length", known: &["uniform", "normal", "log_normal", "mixture"], later: &[], elsewhere: &[] };
+
+/// A part of a mixture.
+pub(super) const SHARE: Vocabulary = Vocabulary {
+    what: "a part of a mixture",
+    known: &["weight", "tokens", "uniform", "normal", "log_normal"],
+    later: &[],
     elsewhere: &[],
 };
+
+/// `normal` of a length.
+pub(super) const NORMAL: Vocabulary =
+    Vocabulary { what: "normal", known: &["mean", "sd", "min", "max"], later: &[], elsewhere: &[] };
+
+/// `log_normal` of a length.
+pub(super) const LOG_NORMAL: Vocabulary =
+    Vocabulary { what: "log_normal", known: &["median", "sigma", "min", "max"], later: &[], elsewhere: &[] };
+
+/// `cache` of a workload.
+pub(super) const CACHE: Vocabulary =
+    Vocabulary { what: "the cache", known: &["shared_prefix"], later: &[], elsewhere: &[] };
 
 /// `[loads.NAME]`.
 pub(super) const LOAD: Vocabulary = Vocabulary {

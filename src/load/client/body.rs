@@ -2,14 +2,14 @@
 //!
 //! Rendering is a pure function of target and prompt, so that bodies can be prepared ahead on another thread. The fields
 //! that fix the output length and ask for counts can each be switched off (`send.…`), because some gateways refuse what they
-//! do not know.
+//! do not know. An API without roles gets the messages as one text, an empty line between each and the next.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::config::sections::Target;
 use crate::domain::api::Api;
-use crate::domain::prompt::Prompt;
+use crate::domain::prompt::{Prompt, joined};
 
 /// The body of one request.
 #[must_use]
@@ -57,9 +57,10 @@ fn openai(target: &Target, prompt: &Prompt) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("model".into(), json!(target.model));
     if target.api == Api::OpenAiChat {
-        body.insert("messages".into(), json!([{"role": "user", "content": prompt.text}]));
+        let messages = prompt.messages.iter().map(|said| json!({"role": said.role.name(), "content": said.text}));
+        body.insert("messages".into(), Value::Array(messages.collect()));
     } else {
-        body.insert("prompt".into(), json!(prompt.text));
+        body.insert("prompt".into(), json!(joined(&prompt.messages)));
     }
     body.insert("stream".into(), json!(true));
     body.insert(send.max_tokens_field.name().into(), json!(prompt.output_tokens));
@@ -98,7 +99,7 @@ fn sglang(target: &Target, prompt: &Prompt) -> Map<String, Value> {
         params.insert("temperature".into(), json!(temperature));
     }
     let mut body = Map::new();
-    body.insert("text".into(), json!(prompt.text));
+    body.insert("text".into(), json!(joined(&prompt.messages)));
     body.insert("sampling_params".into(), Value::Object(params));
     body.insert("stream".into(), json!(true));
     body
@@ -109,12 +110,34 @@ mod tests {
     use super::*;
     use crate::config::sections::MaxTokensField;
     use crate::config::sections::tests::target;
+    use crate::domain::prompt::{Message, Role};
 
     fn body(change: impl FnOnce(&mut Target)) -> Value {
         let mut target = target("http://127.0.0.1:1");
         change(&mut target);
-        let prompt = Prompt { text: "hello".into(), output_tokens: 7 };
-        serde_json::from_slice(&render(&target, &prompt)).unwrap()
+        body_of(&target, vec![Message::user("hello")])
+    }
+
+    fn body_of(target: &Target, messages: Vec<Message>) -> Value {
+        let prompt = Prompt { messages, output_tokens: 7, input_tokens: None, turn: 0 };
+        serde_json::from_slice(&render(target, &prompt)).unwrap()
+    }
+
+    #[test]
+    fn a_conversation_is_messages_or_one_text() {
+        let said = |role, text: &str| Message { role, text: text.to_owned() };
+        let messages =
+            || vec![said(Role::System, "s"), said(Role::User, "q"), said(Role::Assistant, "a"), said(Role::User, "r")];
+        let mut target = target("http://127.0.0.1:1");
+        assert_eq!(
+            body_of(&target, messages())["messages"],
+            json!([{"role": "system", "content": "s"}, {"role": "user", "content": "q"},
+                {"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}])
+        );
+        target.api = Api::OpenAiCompletions;
+        assert_eq!(body_of(&target, messages())["prompt"], json!("s\n\nq\n\na\n\nr"));
+        target.api = Api::SglangGenerate;
+        assert_eq!(body_of(&target, messages())["text"], json!("s\n\nq\n\na\n\nr"));
     }
 
     #[test]

@@ -15,11 +15,12 @@ use std::thread;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, yield_now};
+use tracing::error;
 
 use super::or_panic;
-use crate::config::sections::{Target, Workload};
+use crate::config::sections::Target;
 use crate::load::client::Prepared;
-use crate::load::prompt;
+use crate::load::prompt::{self, Part, Stream};
 use crate::load::schedule::plan::Shard;
 
 /// Loads that may wait to have their prompts begun.
@@ -28,8 +29,8 @@ const JOBS: usize = 64;
 /// The most that the prompts of one load may take in memory, as a guess from their length.
 const QUEUE_BYTES: usize = 8 << 20;
 
-/// What a word takes in a body, at most of the built-in list, with its space.
-const WORD_BYTES: usize = 10;
+/// What a token takes in a body: a word, at most of the built-in list, with its space.
+const TOKEN_BYTES: usize = 10;
 
 /// The fewest and the most prompts that are kept ready.
 const LEAST: usize = 4;
@@ -43,7 +44,7 @@ pub struct Source {
     /// Whose requests they are for.
     pub target: Arc<Target>,
     /// What they hold.
-    pub workload: Workload,
+    pub prompts: Arc<prompt::Source>,
     /// Indices begin here, over all shards.
     pub first_index: u64,
     /// The lowest index that is of use: those before it have been sent.
@@ -164,17 +165,25 @@ fn begun(source: Source) -> (Prompts, Job) {
 /// How many are kept ready: those of a second, within what memory allows.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and the cast saturates")]
 fn capacity(source: &Source) -> usize {
-    let words = usize::try_from(source.workload.input_tokens.get()).unwrap_or(usize::MAX);
-    let affordable = QUEUE_BYTES / words.saturating_mul(WORD_BYTES).saturating_add(1024);
+    let tokens = usize::try_from(source.prompts.most_input_tokens()).unwrap_or(usize::MAX);
+    let affordable = QUEUE_BYTES / tokens.saturating_mul(TOKEN_BYTES).saturating_add(1024);
     (source.per_second.ceil() as usize).clamp(64, MOST).min(affordable).max(LEAST)
 }
 
 async fn make(Job { source, queue, wanted }: Job) {
+    let stream = Stream { load: source.load.clone(), shard: source.shard, part: Part::Measured };
     let mut n = 0;
     while let Ok(place) = queue.reserve().await {
         n = n.max(ordinal(&source, wanted.load(Ordering::Relaxed)));
         let index = source.first_index + source.shard.position(n);
-        let prompt = prompt::words(&source.workload, index);
+        let prompt = match source.prompts.prompt(&stream, index) {
+            Ok(prompt) => prompt,
+            Err(error) => {
+                // Its file is not what it was; nothing that is read from it now could be made again.
+                error!(load = source.load, %error, "no more prompts: what is due is shed as no_prompt until a reload");
+                return;
+            }
+        };
         place.send((index, Prepared::new(&source.target, &prompt, &source.load, index)));
         n += 1;
         // The other loads' turn.

@@ -4,10 +4,14 @@ use std::num::NonZeroU32;
 use tokio::task::LocalSet;
 
 use super::*;
+use crate::config::sections::Workload;
 use crate::config::sections::tests::target;
+use crate::domain::api::Api;
 
-fn words(n: u32) -> Workload {
-    Workload { input_tokens: NonZeroU32::new(n).unwrap(), output_tokens: NonZeroU32::new(2).unwrap(), seed: 1 }
+fn words(n: u32) -> Arc<prompt::Source> {
+    let workload = Workload::random(NonZeroU32::new(n).unwrap(), NonZeroU32::new(2).unwrap(), 1);
+    let source = prompt::Source::open("w", &workload, Api::OpenAiChat, Arc::new(prompt::Words::default()));
+    Arc::new(source.unwrap())
 }
 
 /// Prompts for a load with this name, few words each, from index 0 on.
@@ -15,7 +19,7 @@ pub(in crate::load::worker) fn source(load: &str) -> Source {
     Source {
         load: load.to_owned(),
         target: Arc::new(target("http://gateway")),
-        workload: words(4),
+        prompts: words(4),
         first_index: 0,
         from: 0,
         shard: Shard::WHOLE,
@@ -74,7 +78,9 @@ async fn a_prompt_is_the_one_of_its_index() {
         let_it_fill().await;
         for index in [0, 1, 5] {
             let prepared = prompts.take(index).unwrap();
-            let want = Prepared::new(&source.target, &prompt::words(&source.workload, index), "load", index);
+            let stream = Stream { load: "load".to_owned(), shard: Shard::WHOLE, part: Part::Measured };
+            let want = source.prompts.prompt(&stream, index).unwrap();
+            let want = Prepared::new(&source.target, &want, "load", index);
             assert_eq!((&prepared.body, prepared.output_tokens), (&want.body, 2));
             assert!(prepared.request_id.starts_with(&format!("load-{index}-")), "{}", prepared.request_id);
         }
@@ -122,7 +128,7 @@ async fn a_shard_has_its_own_indices() {
 
 #[test]
 fn as_many_are_kept_as_a_second_needs_and_memory_allows() {
-    let kept = |per_second, input| capacity(&Source { per_second, workload: words(input), ..source("load") });
+    let kept = |per_second, input| capacity(&Source { per_second, prompts: words(input), ..source("load") });
     assert_eq!([0.5, 200.5, 9e9, f64::NAN].map(|rate| kept(rate, 4)), [64, 201, MOST, 64]);
     assert!((70..90).contains(&kept(1000.0, 10_000)), "{}", kept(1000.0, 10_000));
     assert_eq!(kept(1000.0, u32::MAX), LEAST);
