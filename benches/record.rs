@@ -64,6 +64,7 @@ fn timeline(planned_at: Instant, request: u32, events: u32, per_token: bool) -> 
         ended_at: at,
         resent: false,
         compressed: false,
+        retry_after: None,
         detail: None,
     }
 }

@@ -75,6 +75,7 @@ fn timeline(rng: &mut ChaCha8Rng, index: u64) -> Timeline {
         ended_at: at,
         resent: false,
         compressed: false,
+        retry_after: None,
         detail: None,
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod arrival;
+pub mod budget;
 pub mod outcome;
 pub mod prompt;
 pub mod sample;

@@ -62,7 +62,7 @@ pub(super) fn check(
     let targets = targets(&mut checker, &root);
     let workloads = workloads(&mut checker, &root);
     let loads = loads::loads(&mut checker, &root, &names);
-    let budget = budget::budget(&mut checker, &root, &loads.good, &workloads.good);
+    let budgets = budget::budgets(&mut checker, &root, &names.targets, &loads.good, &workloads.good);
     let server = server::server(&mut checker, &root);
     let state = daemon::state(&mut checker, &root);
     let log = daemon::log(&mut checker, &root);
@@ -81,7 +81,7 @@ pub(super) fn check(
             targets: targets.all()?,
             workloads: workloads.all()?,
             loads: loads.all()?,
-            budget: budget?,
+            budgets: budgets?,
             server: server?,
             state: state?,
             log: log?,

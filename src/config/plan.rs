@@ -1,16 +1,14 @@
-//! What the loads will ask for in a day, before any of it is sent.
+//! What the loads will ask for in a day or an hour, before any of it is sent.
 //!
 //! Only open loops can be planned: a closed loop goes as fast as the gateway answers. The plan is that of all shards
-//! together, since the budget is for all of them.
+//! together, since a budget is for all of them. Lengths are means: what each request asks for on average.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU32;
 
 use crate::config::sections::{Config, Load, Pace, ShardOf, Workload};
-
-/// Seconds in a day.
-const DAY_SECS: f64 = 86_400.0;
+use crate::domain::budget::{BudgetKind, BudgetPeriod, PerKind};
 
 /// The plan of every load.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,10 +24,12 @@ pub struct Plan {
 pub struct PlannedLoad {
     /// The load's name.
     pub name: String,
+    /// Where it goes.
+    pub target: String,
     /// Its pace.
     pub pace: Pace,
-    /// Mean of the output tokens asked for by each request; `None` when its data set has them.
-    pub output_tokens: Option<f64>,
+    /// What each request asks for on average: itself, and its tokens; `None` when only the data set knows.
+    pub asked: PerKind<Option<f64>>,
 }
 
 impl Plan {
@@ -46,30 +46,25 @@ impl Plan {
         workloads: &BTreeMap<String, Workload>,
     ) -> Self {
         let loads = loads.filter_map(|(name, load)| {
-            let output_tokens = workloads.get(&load.workload)?.mean_output_tokens();
-            Some(PlannedLoad { name: name.to_owned(), pace: load.pace, output_tokens })
+            let workload = workloads.get(&load.workload)?;
+            let asked = PerKind([Some(1.0), workload.mean_input_tokens(), workload.mean_output_tokens()]);
+            Some(PlannedLoad { name: name.to_owned(), target: load.target.clone(), pace: load.pace, asked })
         });
         Self { loads: loads.collect(), shard: ShardOf::default() }
     }
 
-    /// Output tokens a day over all open loops: the sum of `rate * 86400 * output_tokens`.
+    /// The sum over all open loops of what they plan of this kind in a period.
     #[must_use]
-    pub fn output_tokens_per_day(&self) -> f64 {
-        self.loads.iter().filter_map(PlannedLoad::output_tokens_per_day).sum()
-    }
-
-    /// Requests a day over all open loops: the sum of `rate * 86400`.
-    #[must_use]
-    pub fn requests_per_day(&self) -> f64 {
-        self.loads.iter().filter_map(PlannedLoad::requests_per_day).sum()
+    pub fn planned(&self, kind: BudgetKind, period: BudgetPeriod) -> f64 {
+        self.loads.iter().filter_map(|load| load.planned(kind, period)).sum()
     }
 
     /// The largest rate of each open loop at which all of them fit into `budget`, every rate being lowered by the same
     /// factor. Rounded down to three digits, so that what is shown does fit.
-    pub(super) fn fitting_rates(&self, budget: f64) -> Vec<(&str, f64)> {
-        let factor = budget / self.output_tokens_per_day();
+    pub(super) fn fitting_rates(&self, kind: BudgetKind, period: BudgetPeriod, budget: f64) -> Vec<(&str, f64)> {
+        let factor = budget / self.planned(kind, period);
         let rates = self.loads.iter().filter_map(|load| match load.pace {
-            Pace::Rate(rate) if load.output_tokens.is_some() => {
+            Pace::Rate(rate) if load.asked.of(kind).is_some() => {
                 Some((load.name.as_str(), rounded_down(rate.per_second * factor)))
             }
             Pace::Rate(_) | Pace::Concurrency(_) => None,
@@ -79,55 +74,72 @@ impl Plan {
 }
 
 impl PlannedLoad {
-    /// `rate * 86400`; `None` for a closed loop, whose rate is the gateway's.
+    /// `rate * length of the period * what each request asks for`, every answer taken to be as long as asked for; `None` for
+    /// a closed loop, whose rate is the gateway's, and when only the data set knows what is asked for.
     #[must_use]
-    pub fn requests_per_day(&self) -> Option<f64> {
+    pub fn planned(&self, kind: BudgetKind, period: BudgetPeriod) -> Option<f64> {
         match self.pace {
-            Pace::Rate(rate) => Some(rate.per_second * DAY_SECS),
+            Pace::Rate(rate) => Some(rate.per_second * f64::from(period.secs()) * self.asked.of(kind)?),
             Pace::Concurrency(_) => None,
         }
     }
-
-    /// `rate * 86400 * output_tokens`, every answer taken to be as long as asked for; `None` for a closed loop, and when the
-    /// data set has the lengths.
-    #[must_use]
-    pub fn output_tokens_per_day(&self) -> Option<f64> {
-        Some(self.requests_per_day()? * self.output_tokens?)
-    }
 }
 
-/// A table: requests and output tokens a day, load by load, and their sum; with several shards, what this one has of it.
+/// A table: requests, input and output tokens a day, load by load, and their sum; with several targets, that of each; with
+/// several shards, what this one has of it.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.loads.iter().map(|load| load.name.len());
-        let width = names.chain(["total".len()]).max().unwrap_or(0);
-        writeln!(f, "{:width$}  {:>15}  {:>19}", "load", "requests/day", "output tokens/day")?;
+        let mut targets: Vec<_> = self.loads.iter().map(|load| load.target.as_str()).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        // With one target the total says the same.
+        let of_targets: Vec<_> =
+            targets.iter().filter(|_| targets.len() > 1).map(|target| format!("all of {target}")).collect();
+        let labels = self.loads.iter().map(|load| &load.name).chain(&of_targets);
+        let width = labels.map(String::len).chain(["total".len()]).max().unwrap_or(0);
+        let line = |f: &mut fmt::Formatter<'_>, label: &str, [a, b, c]: [&str; 3]| {
+            write!(f, "{label:width$}  {a:>15}  {b:>19}  {c:>19}")
+        };
+        line(f, "load", ["requests/day", "input tokens/day", "output tokens/day"])?;
         for load in &self.loads {
-            match (load.pace, load.requests_per_day(), load.output_tokens_per_day()) {
-                (Pace::Concurrency(workers), ..) => {
-                    writeln!(f, "{:width$}  closed loop of {workers}: as fast as the gateway answers", load.name)?;
+            writeln!(f)?;
+            match load.pace {
+                Pace::Concurrency(workers) => {
+                    write!(f, "{:width$}  closed loop of {workers}: as fast as the gateway answers", load.name)?;
                 }
-                (Pace::Rate(_), requests, tokens) => {
-                    let tokens = tokens.map_or_else(|| "as in its file".to_owned(), grouped);
-                    let requests = grouped(requests.unwrap_or_default());
-                    writeln!(f, "{:width$}  {requests:>15}  {tokens:>19}", load.name)?;
+                Pace::Rate(_) => {
+                    let day = BudgetKind::ALL.map(|kind| load.planned(kind, BudgetPeriod::Day));
+                    let day = day.map(|planned| planned.map_or_else(|| "as in its file".to_owned(), grouped));
+                    line(f, &load.name, day.each_ref().map(String::as_str))?;
                 }
             }
         }
-        let (requests, tokens) = (self.requests_per_day(), self.output_tokens_per_day());
-        write!(f, "{:width$}  {:>15}  {:>19}", "total", grouped(requests), grouped(tokens))?;
+        for (target, label) in targets.iter().zip(&of_targets) {
+            writeln!(f)?;
+            let loads = self.loads.iter().filter(|load| load.target == *target);
+            line(f, label, a_day(loads).each_ref().map(String::as_str))?;
+        }
+        writeln!(f)?;
+        line(f, "total", a_day(self.loads.iter()).each_ref().map(String::as_str))?;
         let ShardOf { index, count } = self.shard;
         if count == NonZeroU32::MIN {
             return Ok(());
         }
         write!(f, "\nover all {count} shards; this is the one with index {index}")?;
+        let requests = self.planned(BudgetKind::Requests, BudgetPeriod::Day);
         if requests > 0.0 {
             // A shard's part is random for random arrivals, so this is what it has on average.
             let part = |sum: f64| grouped(sum / f64::from(count.get()));
+            let tokens = self.planned(BudgetKind::OutputTokens, BudgetPeriod::Day);
             write!(f, ", which sends some {} requests and {} output tokens of it", part(requests), part(tokens))?;
         }
         Ok(())
     }
+}
+
+/// What these loads plan of each kind in a day.
+fn a_day<'a>(loads: impl Iterator<Item = &'a PlannedLoad> + Clone) -> [String; 3] {
+    BudgetKind::ALL.map(|kind| grouped(loads.clone().filter_map(|load| load.planned(kind, BudgetPeriod::Day)).sum()))
 }
 
 /// A whole number in groups of three, as TOML may have it: `40_000_000`. Rounded up, since it is compared with a limit.
@@ -159,7 +171,8 @@ mod tests {
     use crate::config::sections::Rate;
 
     fn planned(name: &str, pace: Pace) -> PlannedLoad {
-        PlannedLoad { name: name.to_owned(), pace, output_tokens: Some(100.0) }
+        let asked = PerKind([Some(1.0), Some(256.0), Some(100.0)]);
+        PlannedLoad { name: name.to_owned(), target: "t".to_owned(), pace, asked }
     }
 
     fn rate(per_second: f64) -> Pace {
@@ -173,13 +186,29 @@ mod tests {
 
     #[test]
     fn the_plan_counts_open_loops_and_names_closed_ones() {
-        assert_eq!(plan().loads[0].output_tokens_per_day(), Some(30_240_000.0));
-        assert_eq!(plan().loads[1].output_tokens_per_day(), None);
-        let want = "load       requests/day    output tokens/day\n\
-                    canary          302_400           30_240_000\n\
+        let planned = |load: usize| plan().loads[load].planned(BudgetKind::OutputTokens, BudgetPeriod::Day);
+        assert_eq!((planned(0), planned(1)), (Some(30_240_000.0), None));
+        let an_hour = plan().loads[0].planned(BudgetKind::InputTokens, BudgetPeriod::Hour);
+        assert_eq!(an_hour, Some(3.5 * 3600.0 * 256.0));
+        let want = "load       requests/day     input tokens/day    output tokens/day\n\
+                    canary          302_400           77_414_400           30_240_000\n\
                     closed  closed loop of 1: as fast as the gateway answers\n\
-                    total           302_400           30_240_000";
+                    total           302_400           77_414_400           30_240_000";
         assert_eq!(plan().to_string(), want);
+    }
+
+    #[test]
+    fn with_several_targets_each_has_its_sum() {
+        let mut plan = plan();
+        plan.loads.push(PlannedLoad { target: "u".to_owned(), ..planned("third", rate(1.0)) });
+        let text = plan.to_string();
+        for line in [
+            "all of t          302_400           77_414_400           30_240_000\n",
+            "all of u           86_400           22_118_400            8_640_000\n",
+            "total             388_800           99_532_800           38_880_000",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
     }
 
     #[test]
@@ -196,13 +225,15 @@ mod tests {
 
     #[test]
     fn the_rates_said_to_fit_do_fit() {
+        let (kind, period) = (BudgetKind::OutputTokens, BudgetPeriod::Day);
         for budget in [1.0, 999.0, 1e6, 2e7, 30_239_999.0] {
             let mut plan = plan();
             plan.loads.push(planned("other", rate(0.123)));
-            let fitting: Vec<f64> = plan.fitting_rates(budget).into_iter().map(|(_, rate)| rate).collect();
+            let fitting: Vec<f64> =
+                plan.fitting_rates(kind, period, budget).into_iter().map(|(_, rate)| rate).collect();
             let open = plan.loads.iter_mut().filter(|load| matches!(load.pace, Pace::Rate(_)));
             open.zip(fitting).for_each(|(load, per_second)| load.pace = rate(per_second));
-            let tokens = plan.output_tokens_per_day();
+            let tokens = plan.planned(kind, period);
             assert!(tokens <= budget && tokens > 0.98 * budget, "{budget}: {tokens}");
         }
     }

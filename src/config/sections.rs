@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use url::Url;
 
 use crate::domain::api::Api;
+use crate::domain::budget::Limits;
 use crate::domain::slo::Slo;
 
 mod workload;
@@ -27,8 +28,8 @@ pub struct Config {
     pub workloads: BTreeMap<String, Workload>,
     /// `[loads.NAME]`: how much of it.
     pub loads: BTreeMap<String, Load>,
-    /// `[budget]`: what it may cost.
-    pub budget: Budget,
+    /// `[budget]` and `[targets.NAME.budget]`: what each target may cost, by its name. One without a budget is not there.
+    pub budgets: BTreeMap<String, Budget>,
     /// `[server]`: metrics and API.
     pub server: Server,
     /// `[state]`: what survives a restart.
@@ -249,11 +250,11 @@ pub enum ArrivalProcess {
     },
 }
 
-/// What the loads may cost together.
+/// What the loads of one target may cost together, over all shards: the quota of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budget {
-    /// Output tokens a day over all loads; `None` is no limit.
-    pub output_tokens_per_day: Option<NonZeroU64>,
+    /// How much, of what, and over how long.
+    pub limits: Limits,
 }
 
 impl Default for Server {

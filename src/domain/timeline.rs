@@ -38,6 +38,9 @@ pub struct Timeline {
     pub resent: bool,
     /// The body was compressed although we asked for `identity`: its stamps show the compressor's buffer.
     pub compressed: bool,
+    /// How long the gateway asks to be left alone (`Retry-After` of a 429 or 503), from `ended_at` on and capped. `None` when it
+    /// does not ask, or not in a form that can be read.
+    pub retry_after: Option<Duration>,
     /// What went wrong in words: the first bytes of the server's error or the cause on our side. Never a label.
     pub detail: Option<String>,
 }

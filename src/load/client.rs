@@ -35,6 +35,7 @@ pub mod tls;
 mod connection;
 mod encoding;
 mod exchange;
+mod patience;
 mod pool;
 
 use std::cell::{Cell, RefCell};
@@ -296,6 +297,7 @@ fn blank(arrival: Arrival, request: &Prepared) -> Timeline {
         ended_at: arrival.planned_at,
         resent: false,
         compressed: false,
+        retry_after: None,
         detail: None,
     }
 }

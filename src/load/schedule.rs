@@ -13,6 +13,7 @@
 //! * The instants of a plan are a pure function of (seed, rate, spacing, shard): two runs ask for the same load. What moves
 //!   them is an outage of our own, longer than `late_cap`, after which the rest of the plan goes on from now ([`open`]).
 //! * What cannot leave in time is shed with a reason and counted; nothing is caught up in a burst ([`gate`]).
+//! * A gateway that asks for patience (`Retry-After`) is left alone that long: what falls into it is shed as `backoff`.
 //! * Budgets are not known here, and nothing connects or sends.
 
 pub mod closed;
@@ -92,6 +93,8 @@ pub struct End {
     pub outcome: Outcome,
     /// Since it was sent, or since it was to be sent.
     pub duration: Duration,
+    /// The gateway asks to be left alone for so long, from `at` on.
+    pub retry_after: Option<Duration>,
 }
 
 /// What is to be done.
@@ -189,10 +192,11 @@ impl Schedule {
         }
     }
 
-    /// Time at rest since the start, as a share of the workers: see [`ClosedLoop::rested`]. An open loop never rests.
+    /// Time at rest since the start, as a share of the workers: see [`ClosedLoop::rested`]. An open loop rests as a whole, when the
+    /// gateway asked it to.
     pub fn rested(&mut self, now: Instant) -> Duration {
         match self {
-            Self::Open(_) => Duration::ZERO,
+            Self::Open(open) => open.rested(now),
             Self::Closed(closed) => closed.rested(now),
         }
     }

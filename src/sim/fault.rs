@@ -12,8 +12,8 @@ mod groups;
 pub use self::declare::{FaultDoc, ParamDoc};
 pub use self::groups::{
     CloseWhen, Codec, ConnectionFault, ContentForm, CutPlace, EndReason, EndlessKind, ErrorForm, ErrorThen, EventFault,
-    FieldForm, FormatFault, HeadState, JsonErrorForm, LineForm, LoadFault, ReplyFault, ResetWhen, RoleWhen, ShapeFault,
-    StaleHow, StatusBody, UsageKind, WireFault,
+    FieldForm, FormatFault, HeadState, JsonErrorForm, LineForm, LoadFault, ReplyFault, ResetWhen, RetryForm, RoleWhen,
+    ShapeFault, StaleHow, StatusBody, UsageKind, WireFault,
 };
 
 use std::fmt;

@@ -2,10 +2,13 @@
 //!
 //! The texts are vLLM 0.32's unless they name another server, taken from what these servers sent.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 
-use crate::sim::fault::{FieldForm, JsonErrorForm, StatusBody};
+use crate::clock;
+use crate::sim::fault::{FieldForm, JsonErrorForm, RetryForm, StatusBody};
 
 /// A whole response that refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +96,7 @@ impl Refusal {
     }
 
     /// A status with the body that servers give with it.
-    pub(crate) fn of_status(status: u16, body: StatusBody, retry_after: Option<u32>) -> Self {
+    pub(crate) fn of_status(status: u16, body: StatusBody, retry_after: Option<String>) -> Self {
         let mut refusal = match body {
             StatusBody::Auto => Self::usual(status),
             StatusBody::Json => Self::vllm(status, phrase(status), phrase(status), None),
@@ -101,10 +104,17 @@ impl Refusal {
             StatusBody::Text => Self::text(status, phrase(status)),
             StatusBody::Empty => Self { status, headers: Vec::new(), body: String::new() },
         };
-        if let Some(secs) = retry_after.or((status == 429).then_some(1)) {
-            refusal.headers.push(("retry-after", secs.to_string()));
-        }
+        refusal.headers.extend(retry_after.map(|value| ("retry-after", value)));
         refusal
+    }
+
+    /// What `Retry-After` holds with this status: a 429 always has one.
+    pub(crate) fn retry_after(status: u16, secs: Option<u32>, form: RetryForm) -> Option<String> {
+        let secs = secs.or((status == 429).then_some(1))?;
+        Some(match form {
+            RetryForm::Seconds => secs.to_string(),
+            RetryForm::Date => httpdate::fmt_http_date(clock::wall_now() + Duration::from_secs(secs.into())),
+        })
     }
 
     fn usual(status: u16) -> Self {

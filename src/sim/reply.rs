@@ -118,8 +118,9 @@ impl Reply {
     /// What `fault` sends in place of the answer. `answer` is there when the request could have been answered.
     pub(crate) fn instead(fault: &ReplyFault, api: Api, answer: Option<Answer>) -> Self {
         match fault {
-            ReplyFault::Status { code, body, retry_after } => {
-                Self::refusal(Refusal::of_status(*code, *body, *retry_after))
+            ReplyFault::Status { code, body, retry_after, retry_form } => {
+                let retry_after = Refusal::retry_after(*code, *retry_after, *retry_form);
+                Self::refusal(Refusal::of_status(*code, *body, retry_after))
             }
             ReplyFault::UnknownField { field, form } => Self::refusal(Refusal::unknown_field(field, *form)),
             ReplyFault::Redirect { code, location } => {

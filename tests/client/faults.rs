@@ -50,6 +50,7 @@ const ROWS: &[Row] = &[
     ("status:code=404,body=html", Outcome::Http404, "t.base_url", None),
     ("status:code=422", Outcome::Http4xx, "t.send.", None),
     ("status:code=429,retry_after=7", Outcome::Http429, "loads.", None),
+    ("status:code=429,retry_after=7,retry_form=date", Outcome::Http429, "loads.", None),
     ("status:code=500", Outcome::Http5xx, "t.model", None),
     ("status:code=502,body=html", Outcome::Http5xx, "t.model", None),
     ("status:code=503,body=empty", Outcome::Http5xx, "t.model", None),
@@ -228,6 +229,30 @@ fn every_fault_has_a_row_and_every_outcome_is_reached() {
     let mut reached: BTreeSet<_> = ROWS.iter().chain(TCP_ROWS).map(|row| row.1).collect();
     reached.extend(ELSEWHERE);
     assert_eq!(reached, Outcome::ALL.into_iter().collect());
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_is_asked_for_by_a_429_and_a_503_only_in_either_form() {
+    for (fault, least, most) in [
+        ("status:code=429,retry_after=30", Some(30), 30),
+        ("status:code=503,retry_after=30", Some(30), 30),
+        // A date has whole seconds, and the wall clock runs meanwhile.
+        ("status:code=429,retry_after=30,retry_form=date", Some(25), 30),
+        ("status:code=503,retry_after=30,retry_form=date", Some(25), 30),
+        ("status:code=429,retry_after=4000000", Some(3600), 3600),
+        ("status:code=429,retry_after=0", None, 0),
+        ("status:code=503", None, 0),
+        ("status:code=500,retry_after=30", None, 0),
+        ("status:code=404,retry_after=30", None, 0),
+    ] {
+        let target = target(Api::OpenAiChat, "http://gateway");
+        let dialer = Piped { simulator: Simulator::new(settings()), serving: Rc::default() };
+        let client = Client::new(&target, asking_for(fault), Box::new(dialer)).unwrap();
+        let asked = ask(&client, &target, 0).await.retry_after;
+        assert_eq!(asked.is_some(), least.is_some(), "{fault}: {asked:?}");
+        let asked = asked.map_or(0, |asked| asked.as_secs());
+        assert!((least.unwrap_or(0)..=most).contains(&asked), "{fault}: {asked}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,6 +32,36 @@ fn a_gateway_that_comes_later_is_found_without_being_told() {
 }
 
 #[test]
+fn a_gateway_that_asks_for_patience_is_left_alone_and_none_of_it_taints() {
+    for form in ["seconds", "date"] {
+        let (gateway, folder) = (quick(), Folder::new());
+        let fault = format!("status:code=429,retry_after=600,retry_form={form}");
+        let target = format!("headers = {{ x-sim-fault = {fault:?} }}");
+        let text = base(gateway.address, &target) + &load("open", "rate = 100") + &load("closed", "concurrency = 4");
+        let daemon = Daemon::start(&folder.write("c.toml", &text), &[]);
+        let shed =
+            |samples: &Samples, load| samples.sum("requests_shed_total", &[("load", load), ("reason", "backoff")]);
+        let held_back = |samples: &Samples| {
+            shed(samples, "open") > 200.0
+                && shed(samples, "closed") >= 4.0
+                && ["open", "closed"].iter().all(|load| samples.get("load_not_kept", &[("load", load)]) == Some(1.0))
+        };
+        let samples = daemon.scrape_until("both are held back", held_back);
+        // What was under way when the first refusal came, and no more.
+        assert!(outcome(&samples, "open", "http_429") <= 20.0 && outcome(&samples, "closed", "http_429") <= 4.0);
+        for load in ["open", "closed"] {
+            let labels = [("load", load)];
+            let sum = |name| samples.sum(name, &labels);
+            let ended = sum("requests_shed_total") + sum("requests_in_flight") + sum("requests_total");
+            assert_eq!(sum("requests_planned_total"), ended, "{load}");
+        }
+        assert_eq!(samples.sum("client_taint_seconds_total", &[]), 0.0);
+        let (code, _, log) = daemon.stop();
+        assert_eq!(code, Some(0), "{log}");
+    }
+}
+
+#[test]
 fn a_gateway_that_dies_under_its_streams_is_counted_and_found_again() {
     let (pace, folder) = ([("ttft", "50ms"), ("gap", "150ms")], Folder::new());
     let gateway = Beside::start(&pace);

@@ -141,7 +141,7 @@ async fn rules_are_put_listed_and_deleted_while_it_runs() {
     assert_eq!(status().await, 500);
     let rule = r#"{"fault":"status:code=503,retry_after=7","share":1,"after":"2s","for":"1h","times":2}"#;
     let listed: serde_json::Value = serde_json::from_str(&ask(&simulator, &put(rule)).await.body()).unwrap();
-    assert_eq!(listed[0]["fault"], "status:code=503,body=auto,retry_after=7");
+    assert_eq!(listed[0]["fault"], "status:code=503,body=auto,retry_after=7,retry_form=seconds");
     assert_eq!(
         (&listed[0]["after"], &listed[0]["times"], &listed[1]["origin"]),
         (&"2s".into(), &2.into(), &"start".into())

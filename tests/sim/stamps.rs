@@ -89,7 +89,7 @@ async fn the_log_is_served_as_json_and_knows_refusals_too() {
     assert_eq!((log["dropped"].as_u64(), requests.len()), (Some(1), 2));
     assert_eq!(
         (&requests[0]["status"], &requests[0]["fault"]),
-        (&503.into(), &"status:code=503,body=auto,retry_after=none".into())
+        (&503.into(), &"status:code=503,body=auto,retry_after=none,retry_form=seconds".into())
     );
     let (received, first) =
         (requests[1]["received_ns"].as_u64().unwrap(), requests[1]["writes"][0][0].as_u64().unwrap());

@@ -456,6 +456,7 @@ fn as_timeline(request: &Notable) -> Timeline {
         ended_at: request.ended_at,
         resent: false,
         compressed: false,
+        retry_after: None,
         detail: request.detail.as_deref().map(str::to_owned),
     }
 }

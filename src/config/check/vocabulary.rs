@@ -37,6 +37,7 @@ pub(super) const TARGET: Vocabulary = Vocabulary {
         "body",
         "send",
         "ca_file",
+        "budget",
     ],
     later: &["engine_metrics", "gpu"],
     elsewhere: &[],
@@ -137,11 +138,18 @@ pub(super) const LOAD: Vocabulary = Vocabulary {
 pub(super) const SLO: Vocabulary =
     Vocabulary { what: "slo", known: &["ttft", "tpot", "e2el"], later: &[], elsewhere: &[] };
 
-/// `[budget]`.
+/// `[budget]`, and `budget` of a target.
 pub(super) const BUDGET: Vocabulary = Vocabulary {
     what: "the budget",
-    known: &["output_tokens_per_day"],
-    later: &["throttle", "requests_per_day", "input_tokens_per_day", "output_tokens_per_hour", "requests_per_hour"],
+    known: &[
+        "requests_per_hour",
+        "requests_per_day",
+        "input_tokens_per_hour",
+        "input_tokens_per_day",
+        "output_tokens_per_hour",
+        "output_tokens_per_day",
+    ],
+    later: &["throttle"],
     elsewhere: &[],
 };
 

@@ -144,6 +144,18 @@ impl Workload {
         }
     }
 
+    /// Mean of the input tokens of a request: `q * (turns + 1) / 2 + a * (turns - 1) / 2` for questions of q and answers of a
+    /// tokens on average, since a turn repeats those before it; `None` when the data set has the lengths.
+    #[must_use]
+    pub fn mean_input_tokens(&self) -> Option<f64> {
+        let question = self.input_tokens.as_ref().map(Length::mean)?;
+        let turns = f64::from(self.turns.get());
+        if self.turns.get() == 1 {
+            return Some(question);
+        }
+        Some(question * (turns + 1.0) / 2.0 + self.mean_output_tokens()? * (turns - 1.0) / 2.0)
+    }
+
     /// Mean of the output tokens asked for; `None` when the data set has them. The lines of a `jsonl` file that have a
     /// `max_tokens` of their own are not known here.
     #[must_use]

@@ -8,8 +8,8 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header;
 use hyper::http::response::Parts;
+use hyper::{StatusCode, header};
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use crate::clock;
@@ -19,6 +19,7 @@ use crate::domain::timeline::{Answer, Timeline};
 use crate::load::client::connection::Connection;
 use crate::load::client::dial::is_local;
 use crate::load::client::encoding::Encoding;
+use crate::load::client::patience::retry_after;
 use crate::load::client::reader::{Ending, Reader, excerpt};
 use crate::load::client::{Client, Prepared};
 
@@ -106,6 +107,13 @@ impl Limits {
         };
         if token.0 <= total.0 { token } else { total }
     }
+}
+
+/// What the head of an error asks for, if it is one that does: too many requests, or not at the moment.
+fn asked_patience(head: &Parts) -> Option<Duration> {
+    let asks = matches!(head.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let value = head.headers.get(header::RETRY_AFTER).filter(|_| asks)?;
+    retry_after(value.as_bytes(), clock::wall_now())
 }
 
 impl Exchange<'_> {
@@ -204,6 +212,7 @@ impl Exchange<'_> {
         deadline: Instant,
         waiter: &mut Waiter<'_, C>,
     ) -> End {
+        self.timeline.retry_after = asked_patience(head);
         let mut text = Vec::new();
         let mut reusable = false;
         while text.len() < MAX_ERROR_BODY {

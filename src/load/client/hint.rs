@@ -349,6 +349,7 @@ mod tests {
             ended_at: now,
             resent: false,
             compressed: false,
+            retry_after: None,
             detail: (!detail.is_empty()).then(|| detail.to_owned()),
         }
     }

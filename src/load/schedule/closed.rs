@@ -9,6 +9,8 @@
 //!   together. A slow failure has taken its time already, and an end of our own making says nothing.
 //! * **A rest is a shed request.** The slot was free and nothing was sent: one arrival, planned and shed as `backoff`, so that
 //!   a load that was not kept shows in the counters. It uses up no index.
+//! * **A gateway that asks for patience has it from all workers**, not only from the one that it told. Each of them rests until then,
+//!   and they return one after the other in the order of their numbers.
 //! * **Rests are seeded** by (seed, worker, number of the failure): they do not depend on the order in which workers end.
 //!
 //! * **After a standstill of ours nobody is caught up with.** Workers whose time came and went meanwhile return spread like at the
@@ -122,6 +124,8 @@ pub struct ClosedLoop {
     ramp_end: Option<Instant>,
     paused: bool,
     stopped: bool,
+    /// Until then the gateway wants to be left alone.
+    patience: Option<Instant>,
     sent: u64,
     warmup: Warmup,
     tally: Tally,
@@ -142,6 +146,7 @@ impl ClosedLoop {
             ramp_end: None,
             paused: false,
             stopped: false,
+            patience: None,
             sent: 0,
             warmup: Warmup { left: settings.warmup },
             tally: Tally::default(),
@@ -163,6 +168,13 @@ impl ClosedLoop {
         match event {
             Event::Due => {}
             Event::Ended(end) => {
+                if let Some(wait) = end.retry_after {
+                    self.late(now, &mut out);
+                    let count = self.back_off(now, end.at + wait);
+                    if count > 0 {
+                        out(Issue::Shed { reason: ShedReason::Backoff, count });
+                    }
+                }
                 if let Next::Rests { .. } = self.finished(end.slot, end.at, end.outcome, end.duration) {
                     out(Issue::Shed { reason: ShedReason::Backoff, count: 1 });
                 }
@@ -178,10 +190,7 @@ impl ClosedLoop {
                 self.stopped = true;
             }
         }
-        let late = self.spread_late(now);
-        if late > 0 {
-            out(Issue::Shed { reason: ShedReason::Late, count: late });
-        }
+        self.late(now, &mut out);
         while let Some(due) = self.permit(now) {
             out(Issue::Send(due));
         }
@@ -258,7 +267,9 @@ impl ClosedLoop {
         } else {
             now
         };
-        record.state = State::Free { at };
+        let patience = self.patience.filter(|until| *until > now).map(|until| self.place(until, worker));
+        let at = patience.map_or(at, |place| place.max(at));
+        self.worker_mut(worker).into_iter().for_each(|record| record.state = State::Free { at });
         self.free.insert((at, worker));
         if at == now {
             return Next::AtOnce;
@@ -267,6 +278,34 @@ impl ClosedLoop {
         self.tally.planned += 1;
         self.tally.add_shed(ShedReason::Backoff, 1);
         Next::Rests { until: at }
+    }
+
+    /// The gateway wants to be left alone until then: workers that are free, or would be before, rest, and return one after the
+    /// other. Says how many of them did not rest already. In a pause they just return later.
+    pub fn back_off(&mut self, now: Instant, until: Instant) -> u64 {
+        if until <= now || self.stopped || self.patience.is_some_and(|patience| patience >= until) {
+            return 0;
+        }
+        self.count_rests(now);
+        self.patience = Some(until);
+        let mut newly = 0;
+        let sooner = self.free.iter().copied().filter(|(at, number)| *at < self.place(until, *number));
+        for (at, number) in sooner.collect::<Vec<_>>() {
+            let place = self.place(until, number);
+            self.free.remove(&(at, number));
+            self.free.insert((place, number));
+            if let Some(worker) = self.worker_mut(number) {
+                worker.state = State::Free { at: place };
+            }
+            let rested = self.resting.remove(&(at, number));
+            if rested || !self.paused {
+                self.resting.insert((place, number));
+                newly += u64::from(!rested);
+            }
+        }
+        self.tally.planned += newly;
+        self.tally.add_shed(ShedReason::Backoff, newly);
+        newly
     }
 
     /// Another concurrency, over all shards. New workers are started one after the other; of too many, those that run end first.
@@ -316,6 +355,18 @@ impl ClosedLoop {
         self.rested
     }
 
+    /// When a worker returns of all that rest until then.
+    fn place(&self, until: Instant, worker: u32) -> Instant {
+        until + ramp_step(self.size) * worker
+    }
+
+    fn late(&mut self, now: Instant, out: &mut impl FnMut(Issue)) {
+        let count = self.spread_late(now);
+        if count > 0 {
+            out(Issue::Shed { reason: ShedReason::Late, count });
+        }
+    }
+
     /// Lets the workers that a standstill kept return one after the other, and says for how many that was too late.
     fn spread_late(&mut self, now: Instant) -> u64 {
         let is_late = |at: Instant| now.saturating_duration_since(at) > STANDSTILL;
@@ -350,9 +401,8 @@ impl ClosedLoop {
 
     /// Lets these workers be free one after the other.
     fn ramp(&mut self, numbers: Vec<u32>, now: Instant) {
-        let step = u32::try_from(numbers.len()).ok().and_then(|count| LONGEST_RAMP.checked_div(count));
-        let step = step.map_or(RAMP_STEP, |longest| longest.min(RAMP_STEP));
-        let mut at = now;
+        let step = ramp_step(u32::try_from(numbers.len()).unwrap_or(u32::MAX));
+        let mut at = self.patience.map_or(now, |until| until.max(now));
         for number in numbers {
             if let Some(worker) = self.worker_mut(number) {
                 worker.state = State::Free { at };
@@ -388,6 +438,11 @@ impl ClosedLoop {
         }
         self.rested_at = Some(until);
     }
+}
+
+/// Between two of so many workers that start one after the other.
+fn ramp_step(count: u32) -> Duration {
+    LONGEST_RAMP.checked_div(count).map_or(RAMP_STEP, |longest| longest.min(RAMP_STEP))
 }
 
 /// Whether the outcome speaks against trying again at once: a failure, but not that we ended it ourselves.

@@ -1,4 +1,4 @@
-//! The open loop as one state: its arrivals, its gate, and whether it is paused.
+//! The open loop as one state: its arrivals, its gate, whether it is paused, and whether the gateway asked for patience.
 //!
 //! `apply` gets what happened and when, changes the state, and says what is to be done; it does no I/O.
 
@@ -10,17 +10,27 @@ use tokio::time::Instant;
 use super::gate::{Decision, Gate};
 use super::open::OpenLoop;
 use super::tally::Tally;
-use super::{Due, Event, Issue};
+use super::{Due, End, Event, Issue};
 use crate::domain::shed::ShedReason;
 
-/// While paused, arrivals are counted this often, not each at its instant: a pause may last for days.
-const PAUSED_STEP: Duration = Duration::from_secs(1);
+/// While nothing is sent, arrivals are counted this often, not each at its instant: a pause may last for days.
+const COUNTING_STEP: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Running,
     Paused { count_at: Instant },
     Stopped,
+}
+
+/// A time in which the gateway wants to be left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Backoff {
+    /// The first instant at which something may leave again.
+    until: Instant,
+    count_at: Instant,
+    /// So far it is in `rested`.
+    rested_to: Instant,
 }
 
 /// Invariant, after every event: `planned = sent + shed + waiting`.
@@ -30,6 +40,9 @@ pub struct Dispatch {
     gate: Gate,
     late_cap: Duration,
     state: State,
+    /// Beside the state: an operator may pause a load that backs off, and the other way round.
+    backoff: Option<Backoff>,
+    rested: Duration,
     tally: Tally,
 }
 
@@ -38,7 +51,8 @@ impl Dispatch {
     #[must_use]
     pub fn new(open: OpenLoop, max_in_flight: NonZeroU32, late_cap: Duration) -> Self {
         let gate = Gate::new(max_in_flight, late_cap);
-        Self { open, gate, late_cap, state: State::Running, tally: Tally::default() }
+        let (state, tally) = (State::Running, Tally::default());
+        Self { open, gate, late_cap, state, backoff: None, rested: Duration::ZERO, tally }
     }
 
     /// The plan's start is now, not the instant it was made with.
@@ -51,7 +65,10 @@ impl Dispatch {
     pub fn wake_at(&self) -> Option<Instant> {
         let next = self.open.next_at();
         match self.state {
-            State::Running => Some(self.gate.wake_at().map_or(next, |expiry| expiry.min(next))),
+            State::Running => Some(match (self.backoff, self.gate.wake_at()) {
+                (Some(Backoff { until, count_at, .. }), _) => next.max(count_at).min(until),
+                (None, expiry) => expiry.map_or(next, |expiry| expiry.min(next)),
+            }),
             State::Paused { count_at } => Some(next.max(count_at)),
             State::Stopped => None,
         }
@@ -59,6 +76,9 @@ impl Dispatch {
 
     /// Takes in what happened. Ends go first when several things have happened by `now`.
     pub fn apply(&mut self, now: Instant, event: Event, mut out: impl FnMut(Issue)) {
+        if let Event::Ended(End { at, retry_after: Some(wait), .. }) = event {
+            self.back_off(now, at + wait, &mut out);
+        }
         let Self { gate, tally, .. } = self;
         match event {
             Event::Ended(end) => gate.ended(end.at, now, |due, decision| issue(tally, due, decision, &mut out)),
@@ -68,7 +88,9 @@ impl Dispatch {
                 self.late_cap = late_cap;
                 gate.resize(max_in_flight, late_cap, now, |due, decision| issue(tally, due, decision, &mut out));
             }
-            Event::Pause => self.hold(now, ShedReason::Paused, State::Paused { count_at: now + PAUSED_STEP }, &mut out),
+            Event::Pause => {
+                self.hold(now, ShedReason::Paused, State::Paused { count_at: now + COUNTING_STEP }, &mut out)
+            }
             Event::Stop => self.hold(now, ShedReason::Shutdown, State::Stopped, &mut out),
             Event::Replan(plan) => {
                 self.advance(now, &mut out);
@@ -78,8 +100,12 @@ impl Dispatch {
             Event::Concurrency { .. } => {}
             Event::Resume => {
                 self.advance(now, &mut out);
-                if self.state != State::Stopped {
+                if let State::Paused { .. } = self.state {
                     self.state = State::Running;
+                    // Neither one nor the other: a pause is no rest.
+                    if let Some(backoff) = &mut self.backoff {
+                        backoff.rested_to = now;
+                    }
                 }
             }
         }
@@ -109,6 +135,47 @@ impl Dispatch {
         &self.gate
     }
 
+    /// Time since the start in which it was left to the gateway that nothing was sent. Pauses are not in it.
+    #[must_use]
+    pub fn rested(&self, now: Instant) -> Duration {
+        let running = self.backoff.filter(|_| self.state == State::Running);
+        self.rested + running.map_or(Duration::ZERO, |backoff| backoff.rest(now))
+    }
+
+    /// The gateway wants to be left alone until then. What waits is shed; what is in flight ends by itself.
+    fn back_off(&mut self, now: Instant, until: Instant, out: &mut impl FnMut(Issue)) {
+        if until <= now || self.state == State::Stopped {
+            return;
+        }
+        if self.state == State::Running && !self.backs_off(now, out) {
+            // A standstill of ours before the news came is no patience.
+            let Self { gate, tally, .. } = self;
+            gate.expire(now, |due, decision| issue(tally, due, decision, out));
+            gate.shed_waiting(ShedReason::Backoff, |due, decision| issue(tally, due, decision, out));
+            let late = self.open.catch_up(now, self.late_cap);
+            self.skipped(ShedReason::Late, late, out);
+        }
+        let new = Backoff { until, count_at: now + COUNTING_STEP, rested_to: now };
+        let backoff = self.backoff.get_or_insert(new);
+        backoff.until = backoff.until.max(until);
+    }
+
+    /// Whether it still holds; sheds what falls into it.
+    fn backs_off(&mut self, now: Instant, out: &mut impl FnMut(Issue)) -> bool {
+        let Some(backoff) = &mut self.backoff else { return false };
+        self.rested += backoff.rest(now);
+        (backoff.count_at, backoff.rested_to) = (now + COUNTING_STEP, now);
+        let until = backoff.until;
+        // The arrival at its end may leave.
+        let last = until.checked_sub(Duration::from_nanos(1)).unwrap_or(until);
+        let skipped = self.open.skip_through(now.min(last));
+        self.skipped(ShedReason::Backoff, skipped, out);
+        if now >= until {
+            self.backoff = None;
+        }
+        self.backoff.is_some()
+    }
+
     /// Arrivals up to now are dealt with as they would have been; those that wait are shed.
     fn hold(&mut self, now: Instant, reason: ShedReason, state: State, out: &mut impl FnMut(Issue)) {
         self.advance(now, out);
@@ -126,9 +193,12 @@ impl Dispatch {
             State::Paused { .. } => {
                 let skipped = self.open.skip_through(now);
                 self.skipped(ShedReason::Paused, skipped, out);
-                self.state = State::Paused { count_at: now + PAUSED_STEP };
+                self.state = State::Paused { count_at: now + COUNTING_STEP };
             }
             State::Running => {
+                if self.backs_off(now, out) {
+                    return;
+                }
                 let Self { gate, tally, .. } = self;
                 gate.expire(now, |due, decision| issue(tally, due, decision, out));
                 let late = self.open.catch_up(now, self.late_cap);
@@ -153,6 +223,13 @@ impl Dispatch {
             self.tally.add_shed(reason, count);
             out(Issue::Shed { reason, count });
         }
+    }
+}
+
+impl Backoff {
+    /// What is not counted yet of the rest.
+    fn rest(&self, now: Instant) -> Duration {
+        now.min(self.until).saturating_duration_since(self.rested_to)
     }
 }
 

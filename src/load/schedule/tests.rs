@@ -48,7 +48,7 @@ fn both(now: Instant) -> [Schedule; 2] {
 }
 
 fn ended(slot: u32, at: Instant, outcome: Outcome) -> Event {
-    Event::Ended(End { slot, at, outcome, duration: ms(5) })
+    Event::Ended(End { slot, at, outcome, duration: ms(5), retry_after: None })
 }
 
 /// Everything that an event brings about.
@@ -185,7 +185,8 @@ fn whatever_happens_the_law_holds_and_indices_rise() {
                 8..40 if !running.is_empty() => {
                     let due = running.swap_remove(rng.random_range(0..running.len()));
                     let outcome = [Outcome::Ok, Outcome::Connect, Outcome::TimeoutTotal][rng.random_range(0..3)];
-                    ended(due.slot, now, outcome)
+                    let retry_after = rng.random_bool(0.1).then(|| ms(rng.random_range(0..3000)));
+                    Event::Ended(End { slot: due.slot, at: now, outcome, duration: ms(5), retry_after })
                 }
                 _ => Event::Due,
             };
@@ -212,6 +213,49 @@ fn whatever_happens_the_law_holds_and_indices_rise() {
             floor = schedule.next_index();
         }
         assert!(planned > 50, "{planned}");
+    }
+}
+
+#[test]
+fn a_gateway_that_asks_for_patience_is_sent_nothing_until_it_is_over() {
+    let start = clock::now();
+    for mut schedule in both(start) {
+        let sent = run(&mut schedule, start + ms(25));
+        assert_eq!(sent.len(), 3);
+        let (now, until) = (start + ms(30), start + ms(7026));
+        let last = sent[2].1.slot;
+        let end = End {
+            slot: last,
+            at: start + ms(26),
+            outcome: Outcome::Http429,
+            duration: ms(5),
+            retry_after: Some(ms(7000)),
+        };
+        issued(&mut schedule, now, Event::Ended(end));
+        // Those that are in flight end meanwhile, and bring no other.
+        issued(&mut schedule, now + ms(1), ended(sent[0].1.slot, now + ms(1), Outcome::Ok));
+        assert_eq!(run(&mut schedule, until - ms(1)), []);
+        assert!(schedule.tally().shed(ShedReason::Backoff) >= 2, "{:?}", schedule.tally());
+        let rested = schedule.rested(until);
+        assert!(rested > ms(4600) && rested <= ms(7000), "{rested:?}");
+        let after = run(&mut schedule, until + ms(100));
+        assert!(after.len() == 2 && after.iter().all(|(at, due)| *at == due.arrival.planned_at), "{after:?}");
+        assert!(after[1].0 - after[0].0 >= ms(10), "{after:?}");
+        assert_eq!(schedule.tally().shed(ShedReason::Late), 0);
+    }
+}
+
+#[test]
+fn patience_that_is_over_before_it_is_heard_of_holds_nothing_back() {
+    let start = clock::now();
+    for mut schedule in both(start) {
+        let sent = run(&mut schedule, start + ms(25));
+        let at = start + ms(26);
+        let end = End { slot: sent[0].1.slot, at, outcome: Outcome::Ok, duration: ms(5), retry_after: Some(ms(3)) };
+        issued(&mut schedule, start + ms(29), Event::Ended(end));
+        run(&mut schedule, start + ms(35));
+        assert_eq!(schedule.tally().sent, 4);
+        assert_eq!(schedule.tally().shed_total(), 0);
     }
 }
 

@@ -221,14 +221,17 @@ impl<R: Record + 'static> Driver<R> {
         self.recorder.borrow_mut().ended(self.account, &timeline, due.warmup, &self.slo.get());
         let began = timeline.sent_at.unwrap_or(due.arrival.planned_at);
         let duration = timeline.ended_at.saturating_duration_since(began);
-        self.free(End { slot: due.slot, at: timeline.ended_at, outcome: timeline.outcome, duration }).await;
+        let retry_after = timeline.retry_after;
+        self.free(End { slot: due.slot, at: timeline.ended_at, outcome: timeline.outcome, duration, retry_after })
+            .await;
     }
 
     /// Sheds it; its slot is free again. To a closed loop that is a failure, so that it does not ask without end.
     async fn without_prompt(self: Rc<Self>, due: Due) {
         self.recorder.borrow_mut().shed(self.account, ShedReason::NoPrompt, 1);
         let at = clock::now();
-        self.free(End { slot: due.slot, at, outcome: Outcome::Local, duration: Duration::ZERO }).await;
+        let (outcome, duration) = (Outcome::Local, Duration::ZERO);
+        self.free(End { slot: due.slot, at, outcome, duration, retry_after: None }).await;
     }
 
     /// After the end of the schedule nobody wants to know.

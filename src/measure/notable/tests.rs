@@ -30,6 +30,7 @@ fn timeline(start: Instant, index: u64, outcome: Outcome, took: u64) -> Timeline
         ended_at: start + ms(took),
         resent: false,
         compressed: false,
+        retry_after: None,
         detail: (!outcome.is_answered()).then(|| format!("{index} went wrong")),
     }
 }

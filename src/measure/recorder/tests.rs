@@ -39,6 +39,7 @@ fn timeline(outcome: Outcome, events: &[(u64, Option<u32>)]) -> Timeline {
         ended_at: at(1000),
         resent: false,
         compressed: false,
+        retry_after: None,
         detail: None,
     }
 }

@@ -31,6 +31,7 @@ fn timeline(outcome: Outcome, events: &[(u64, Option<u32>)], n: Option<u32>) -> 
         ended_at: at(1000),
         resent: false,
         compressed: false,
+        retry_after: None,
         detail: None,
     }
 }

@@ -64,6 +64,7 @@ fn notable_requests_come_with_a_snapshot_and_outlive_the_turn_of_the_hour() {
         ended_at: now,
         resent: false,
         compressed: false,
+        retry_after: None,
         detail: Some("connection refused".into()),
     };
     let (mut ledger, mut worker) = (Ledger::new(2), Recorder::new(2));

@@ -60,6 +60,8 @@ faults! {
             body: StatusBody = "auto",
             /// seconds in Retry-After, sent with 429, and with any status when it is given
             retry_after: Option<u32> = "none",
+            /// whether Retry-After is that number or the date of that instant
+            retry_form: RetryForm = "seconds",
         }
         /// the refusal of a request field that the server does not know
         UnknownField = "unknown_field" {
@@ -93,6 +95,16 @@ faults! {
         EmptyBody = "empty_body" {}
         /// 204
         NoContent = "no_content" {}
+    }
+}
+
+words! {
+    /// How Retry-After is written.
+    RetryForm {
+        /// A number of seconds.
+        Seconds = "seconds",
+        /// An HTTP date, which has whole seconds: the wait is up to a second shorter.
+        Date = "date",
     }
 }
 

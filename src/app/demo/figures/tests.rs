@@ -101,6 +101,7 @@ fn timeline(outcome: Outcome, ttft: u64) -> Timeline {
         ended_at: at(ttft + 200),
         resent: false,
         compressed: false,
+        retry_after: None,
         detail: None,
     }
 }

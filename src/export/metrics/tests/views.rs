@@ -53,6 +53,7 @@ fn timeline(index: u32, outcome: Outcome, status: u16, counted: bool) -> Timelin
         ended_at: at(400),
         resent: index % 50 == 3,
         compressed: index % 50 == 4,
+        retry_after: None,
         detail: None,
     }
 }

@@ -164,6 +164,43 @@ fn a_pause_plans_nothing_and_returns_spread() {
 }
 
 #[test]
+fn all_workers_rest_while_the_gateway_wants_patience_and_return_spread() {
+    let (mut closed, now) = running(4);
+    let until = now + LONG;
+    // One is free, one was refused, one answers later; the fourth is still at it when the time is over.
+    closed.finished(0, now, Outcome::Ok, LONG);
+    assert_eq!(closed.back_off(now, until), 1);
+    assert_eq!(closed.finished(1, now, Outcome::Http429, SHORT), Next::Rests { until: until + RAMP_STEP });
+    assert_eq!(closed.finished(2, now + SHORT, Outcome::Ok, LONG), Next::Rests { until: until + RAMP_STEP * 2 });
+    assert_eq!((closed.wake_at(), closed.tally().shed(ShedReason::Backoff)), (Some(until), 3));
+    // Longer: who rests goes on resting, and is counted once. Shorter: nothing.
+    let later = until + LONG;
+    assert_eq!((closed.back_off(now + SHORT, later), closed.back_off(now + SHORT, until)), (0, 0));
+    assert_eq!((closed.wake_at(), permits(&mut closed, later - SHORT).len()), (Some(later), 0));
+    assert_eq!(closed.tally().shed(ShedReason::Backoff), 3);
+    let rested = closed.rested(later - SHORT);
+    assert!(rested > LONG && rested < LONG * 2, "{rested:?}");
+    assert_eq!(closed.finished(3, later, Outcome::Ok, LONG), Next::AtOnce);
+    for step in 0..3 {
+        let worker = closed.permit(later + RAMP_STEP * step).map(|due| due.slot);
+        assert!(worker.is_some(), "{step}");
+    }
+}
+
+#[test]
+fn workers_that_are_new_or_come_back_from_a_pause_are_patient_too() {
+    let (mut closed, now) = running(2);
+    closed.finished(0, now, Outcome::Ok, LONG);
+    closed.pause(now);
+    // A pause plans nothing.
+    assert_eq!((closed.back_off(now, now + LONG), closed.tally().shed_total()), (0, 0));
+    closed.resume(now + SHORT);
+    closed.resize(now + SHORT, 5);
+    assert_eq!(permits(&mut closed, now + LONG - SHORT), []);
+    assert_eq!(permits(&mut closed, now + LONG + RAMP_STEP * 5).len(), 4);
+}
+
+#[test]
 fn shards_split_workers_and_indices() {
     let count = NonZeroU32::new(3).unwrap();
     let (mut indices, mut workers) = (Vec::new(), Vec::new());
@@ -200,6 +237,9 @@ fn whatever_happens_no_worker_is_lost_or_doubled() {
                     running.remove(&worker);
                     ended += 1;
                     let outcome = [Outcome::Ok, Outcome::Connect, Outcome::Canceled][rng.random_range(0..3)];
+                    if rng.random_bool(0.1) {
+                        rests += closed.back_off(now, now + Duration::from_millis(rng.random_range(0..4000)));
+                    }
                     rests += u64::from(matches!(closed.finished(worker, now, outcome, SHORT), Next::Rests { .. }));
                 }
                 _ => {

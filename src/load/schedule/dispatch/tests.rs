@@ -17,7 +17,13 @@ fn dispatch(rate: f64, spacing: Spacing, max_in_flight: u32, start: Instant) -> 
 }
 
 fn end_at(at: Instant) -> Event {
-    Event::Ended(End { slot: 0, at, outcome: Outcome::Ok, duration: Duration::ZERO })
+    Event::Ended(End { slot: 0, at, outcome: Outcome::Ok, duration: Duration::ZERO, retry_after: None })
+}
+
+/// The gateway asks for patience.
+fn refused_at(at: Instant, wait: Duration) -> Event {
+    let (outcome, duration) = (Outcome::Http429, Duration::ZERO);
+    Event::Ended(End { slot: 0, at, outcome, duration, retry_after: Some(wait) })
 }
 
 /// Sent, and shed by reason.
@@ -48,6 +54,57 @@ fn a_pause_counts_what_it_holds_back() {
     assert_eq!(dispatch.wake_at(), Some(at(601_300)));
     assert_eq!(counted(&mut dispatch, at(601_260), end_at(at(601_260))), (0, vec![]));
     assert_eq!(counted(&mut dispatch, at(601_300), Event::Due), (1, vec![]));
+}
+
+#[test]
+fn patience_counts_what_it_holds_back_and_its_end_is_exact() {
+    let start = clock::now();
+    let at = |millis| start + Duration::from_millis(millis);
+    let mut dispatch = dispatch(10.0, Spacing::Constant, 2, start);
+    for millis in [0, 100, 200] {
+        counted(&mut dispatch, at(millis), Event::Due);
+    }
+    // The one that waits had a slot now, and may not have it.
+    let wait = Duration::from_millis(5050);
+    assert_eq!(counted(&mut dispatch, at(250), refused_at(at(250), wait)), (0, vec![(ShedReason::Backoff, 1)]));
+    assert_eq!(dispatch.wake_at(), Some(at(1250)));
+    assert_eq!(counted(&mut dispatch, at(1250), Event::Due), (0, vec![(ShedReason::Backoff, 10)]));
+    // A shorter one that is heard of later shortens nothing.
+    let shorter = refused_at(at(1260), Duration::from_secs(1));
+    assert_eq!(counted(&mut dispatch, at(1260), shorter), (0, vec![]));
+    assert_eq!(dispatch.rested(at(1260)), Duration::from_millis(1010));
+    // The arrival at its end leaves; the last one before it does not.
+    assert_eq!(counted(&mut dispatch, at(5299), Event::Due), (0, vec![(ShedReason::Backoff, 40)]));
+    assert_eq!(dispatch.wake_at(), Some(at(5300)));
+    assert_eq!(counted(&mut dispatch, at(5300), Event::Due), (1, vec![]));
+    assert_eq!((dispatch.rested(at(9000)), dispatch.tally().sent), (wait, 3));
+}
+
+#[test]
+fn a_standstill_before_the_refusal_is_heard_of_is_ours() {
+    let start = clock::now();
+    let at = |millis| start + Duration::from_millis(millis);
+    let mut dispatch = dispatch(10.0, Spacing::Constant, 2, start);
+    assert_eq!(counted(&mut dispatch, at(0), Event::Due), (1, vec![]));
+    let refused = refused_at(at(10), Duration::from_secs(9));
+    assert_eq!(counted(&mut dispatch, at(1050), refused), (0, vec![(ShedReason::Late, 9)]));
+}
+
+#[test]
+fn a_pause_and_patience_hold_beside_each_other() {
+    let start = clock::now();
+    let at = |millis| start + Duration::from_millis(millis);
+    let mut dispatch = dispatch(10.0, Spacing::Constant, 2, start);
+    assert_eq!(counted(&mut dispatch, at(0), Event::Due), (1, vec![]));
+    assert_eq!(counted(&mut dispatch, at(50), refused_at(at(50), Duration::from_secs(10))), (0, vec![]));
+    assert_eq!(counted(&mut dispatch, at(1050), Event::Pause), (0, vec![(ShedReason::Backoff, 10)]));
+    assert_eq!(counted(&mut dispatch, at(3050), Event::Resume), (0, vec![(ShedReason::Paused, 20)]));
+    assert_eq!(counted(&mut dispatch, at(4050), Event::Due), (0, vec![(ShedReason::Backoff, 10)]));
+    assert_eq!(dispatch.rested(at(4050)), Duration::from_secs(2));
+    counted(&mut dispatch, at(5050), Event::Pause);
+    // It runs out while paused.
+    assert_eq!(counted(&mut dispatch, at(20_050), Event::Resume), (0, vec![(ShedReason::Paused, 150)]));
+    assert_eq!(counted(&mut dispatch, at(20_100), Event::Due), (1, vec![]));
 }
 
 #[test]
@@ -84,7 +141,9 @@ fn nothing_is_lost_whatever_happens() {
                 }
                 6..50 if ended < sent => {
                     ended += 1;
-                    end_at(now - Duration::from_micros(rng.random_range(0..200)))
+                    let at = now - Duration::from_micros(rng.random_range(0..200));
+                    let wait = Duration::from_millis(rng.random_range(0..2000));
+                    if rng.random_bool(0.02) { refused_at(at, wait) } else { end_at(at) }
                 }
                 _ => Event::Due,
             };

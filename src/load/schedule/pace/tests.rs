@@ -40,7 +40,7 @@ async fn paced<F: Future<Output = ()>>(
 }
 
 fn end_at(at: Instant) -> Event {
-    Event::Ended(End { slot: 0, at, outcome: Outcome::Ok, duration: Duration::ZERO })
+    Event::Ended(End { slot: 0, at, outcome: Outcome::Ok, duration: Duration::ZERO, retry_after: None })
 }
 
 fn sent(issued: &[(Duration, Issue)]) -> usize {
