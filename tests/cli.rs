@@ -416,7 +416,7 @@ fn help_and_version_are_there() {
     }
 }
 
-const COMMANDS: [&str; 7] = ["demo", "run", "check", "gateway", "metrics", "completions", "man"];
+const COMMANDS: [&str; 8] = ["demo", "run", "check", "prompts", "gateway", "metrics", "completions", "man"];
 
 #[test]
 fn completions_are_read_by_bash_and_know_every_command() {
