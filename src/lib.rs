@@ -13,4 +13,5 @@ pub mod load;
 pub mod measure;
 pub mod sim;
 pub mod store;
+pub mod tokens;
 pub mod watch;

@@ -10,14 +10,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Part, the parts it may use, the crates that it owns or shares.
-const PARTS: [(&str, &[&str], &[&str]); 11] = [
+const PARTS: [(&str, &[&str], &[&str]); 12] = [
     ("domain", &[], &[]),
     ("clock", &["domain"], &["rustix"]),
     ("config", &["domain"], &["config", "humantime", "serde", "serde_json", "strsim", "toml", "url", "yaml_rust2"]),
     ("store", &["domain", "clock"], &["crc32fast"]),
+    // ring: SHA-256 only.
+    ("tokens", &["domain"], &["minijinja", "minijinja_contrib", "ring", "serde", "serde_json", "tokenizers"]),
     (
         "load",
-        &["domain", "clock", "config"],
+        &["domain", "clock", "config", "tokens"],
         &[
             "bytes",
             "flate2",

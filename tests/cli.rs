@@ -358,6 +358,7 @@ fn catches_signals(pid: u32) -> bool {
 fn wrong_settings_of_the_gateway_are_explained() {
     for (args, shown) in [
         (&["gateway", "--set", "tftt=1s"][..], "no setting is called `tftt`"),
+        (&["gateway", "--listen", "localhost:9878"][..], "wants an IP address and a port, such as 127.0.0.1:9878"),
         (&["gateway", "--set", "ttft"], "wants KEY=VALUE"),
         (&["gateway", "--set", "ttft=fast"], "--set ttft=fast"),
         (&["gateway", "--fault", "stal"], "--fault stal"),

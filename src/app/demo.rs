@@ -129,7 +129,13 @@ impl Demo {
     /// # Errors
     /// When one of them cannot be started, or the folder cannot be made.
     pub async fn start(plan: Plan, signals: Signals, logs: Logs) -> anyhow::Result<Self> {
-        let folder = Folder::create().context("cannot make a folder for the demo in the place for temporary files")?;
+        let folder = Folder::create().with_context(|| {
+            let place = std::env::temp_dir();
+            format!(
+                "cannot make the demo's folder in {}; TMPDIR names another place for temporary files",
+                place.display()
+            )
+        })?;
         let gateway = Beside::start(plan.gateway.clone()).await.context("the simulated gateway cannot be started")?;
         let listener = page_listener()?;
         let daemon = listener.local_addr().context("the page has no address")?;

@@ -5,7 +5,6 @@
 
 use std::num::NonZeroU32;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::clock;
 use crate::config::Environment;
@@ -19,7 +18,7 @@ use crate::load::client::dial::NetDialer;
 use crate::load::client::hint::{self, Surroundings};
 use crate::load::client::tls::{self, TlsConfig};
 use crate::load::client::{Client, Prepared};
-use crate::load::prompt::{Part, Source, Stream, Words};
+use crate::load::prompt::{Part, Source, Stream};
 use crate::load::schedule::plan::Shard;
 use crate::watch::fetch::Fetcher;
 
@@ -55,7 +54,7 @@ fn prompt_of(config: &Config, target: &Target) -> anyhow::Result<Prompt> {
     let workload = found.and_then(|(_, load)| config.workloads.get_key_value(&load.workload));
     let default = (&"default".to_owned(), &DEFAULT_WORKLOAD);
     let (name, workload) = workload.unwrap_or(default);
-    let source = Source::open(name, workload, target.api, Arc::new(Words::default()))?;
+    let source = Source::of(name, workload, target.api)?;
     // A check warms up: what the load sends first is not in the prefix cache for it.
     let load = found.map_or("check", |(name, _)| name).to_owned();
     Ok(source.prompt(&Stream { load, shard: Shard::WHOLE, part: Part::WarmUp }, 0)?)

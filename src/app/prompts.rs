@@ -1,13 +1,11 @@
 //! What a load would send, without sending it.
 
-use std::sync::Arc;
-
 use anyhow::Context;
 use serde_json::{Value, json};
 
 use crate::config::sections::{Config, Target};
 use crate::load::client::body;
-use crate::load::prompt::{Part, Source, Stream, Words};
+use crate::load::prompt::{Part, Source, Stream};
 use crate::load::schedule::plan::Shard;
 
 /// The prompts of one load of a configuration, as this shard sends them.
@@ -31,7 +29,7 @@ impl Prompts {
         let target = config.targets.get(&load.target).with_context(context)?.clone();
         let workload = config.workloads.get(&load.workload).with_context(context)?;
         let shard = Shard::new(config.shard.index, config.shard.count)?;
-        let source = Source::open(&load.workload, workload, target.api, Arc::new(Words::default()))?;
+        let source = Source::of(&load.workload, workload, target.api)?;
         Ok(Self { target, source, stream: Stream { load: name.to_owned(), shard, part: Part::Measured } })
     }
 

@@ -98,7 +98,7 @@ async fn show(demo: &mut Demo, opening: &str) -> std::io::Result<()> {
         say(&text::line(&figures))?;
         lines += 1;
     }
-    say(&text::ending())
+    say(&text::ending(demo.places()))
 }
 
 /// The flags, checked.

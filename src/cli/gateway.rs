@@ -33,7 +33,7 @@ Examples:
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct Args {
     /// Where it listens; port 0 takes a free one.
-    #[arg(long, default_value = "127.0.0.1:9878", value_name = "ADDRESS")]
+    #[arg(long, default_value = "127.0.0.1:9878", value_name = "ADDRESS", value_parser = address)]
     listen: SocketAddr,
     #[command(flatten)]
     pub(super) simulated: Simulated,
@@ -71,4 +71,9 @@ async fn serve(args: &Args, settings: Settings) -> anyhow::Result<Exit> {
     say(&gateway.describe())?;
     gateway.run(stop.asked()).await.context("the truth file is incomplete")?;
     Ok(Exit::Fine)
+}
+
+/// An address to listen on.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "wants an IP address and a port, such as 127.0.0.1:9878 or [::1]:0".to_owned())
 }

@@ -29,18 +29,19 @@ use ring::digest::{Context, SHA256};
 
 use self::draw::{Draw, Place, Purpose, Scope};
 use self::entry::{Answer, Entry, Form};
+use self::exact::Exact;
 use self::file::Entries;
-use self::fit::{Fitted, fit};
 use crate::config::sections::{Cache, Dataset, Length, Workload};
 use crate::domain::api::Api;
 use crate::domain::prompt::{Message, Prompt, Role, joined};
 use crate::load::schedule::plan::Shard;
+use crate::tokens::{Fitted, fit};
 
 mod draw;
 mod entry;
 mod error;
+mod exact;
 mod file;
-mod fit;
 mod lines;
 mod scan;
 mod words;
@@ -118,6 +119,19 @@ enum Text {
 }
 
 impl Source {
+    /// Opens the data set of the workload with this name, and its tokenizer, if it has one; without, lengths are estimated
+    /// by words.
+    ///
+    /// # Errors
+    /// When its file or its tokenizer cannot be used: the error names the setting.
+    pub fn of(name: &str, workload: &Workload, api: Api) -> Result<Self, SourceError> {
+        let counter: Arc<dyn Count> = match &workload.tokenizer {
+            Some(dir) => Arc::new(Exact::open(name, workload, dir, api)?),
+            None => Arc::new(Words::default()),
+        };
+        Self::open(name, workload, api, counter)
+    }
+
     /// Opens the data set of the workload with this name.
     ///
     /// # Errors

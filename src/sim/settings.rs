@@ -251,7 +251,7 @@ pub enum SettingError {
         presets: String,
     },
     /// The setting is one of drawn times, and an engine is modelled.
-    #[error("`{key}` has no effect here: the engine of the preset computes its times; leave --preset out to set them")]
+    #[error("`{key}` has no effect here: the engine of the preset computes its times; --preset none lets you set them")]
     NeedsNoEngine {
         /// The setting.
         key: &'static str,
@@ -516,7 +516,7 @@ mod tests {
         let error = Settings::default().set("kv_tokens", "100000").unwrap_err().to_string();
         assert!(error.contains("choose one with --preset 7b-rtx4090"), "{error}");
         let error = modelled().set("ttft", "1s").unwrap_err().to_string();
-        assert!(error.starts_with("`ttft` has no effect here"), "{error}");
+        assert!(error.starts_with("`ttft` has no effect here") && error.contains("--preset none"), "{error}");
         assert!(!Settings::default().describe().contains("kv_tokens") && !modelled().describe().contains("gap ="));
     }
 

@@ -14,7 +14,7 @@ use crate::config::Environment;
 use crate::config::secrets::Secrets;
 use crate::config::sections::{ArrivalProcess, Config, Load, Pace, Rate, Target, Workload};
 use crate::load::client::tls::{self, TlsConfig};
-use crate::load::prompt::{self, Words};
+use crate::load::prompt;
 use crate::load::schedule::closed::{self, ClosedLoop};
 use crate::load::schedule::dispatch::Dispatch;
 use crate::load::schedule::open::OpenLoop;
@@ -91,8 +91,7 @@ impl Spec {
             let prompts = match opened.entry((&load.workload, link.target.api.name())) {
                 Entry::Occupied(there) => Arc::clone(there.get()),
                 Entry::Vacant(place) => {
-                    let counter = Arc::new(Words::default());
-                    let prompts = prompt::Source::open(&load.workload, &workload, link.target.api, counter)?;
+                    let prompts = prompt::Source::of(&load.workload, &workload, link.target.api)?;
                     Arc::clone(place.insert(Arc::new(prompts)))
                 }
             };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::app::demo::figures::{Figures, Latency, LoadFigures, RECENT, Unwell};
 use crate::app::demo::{GATEWAY_PORT, GRACE, LOAD, Places, page_port};
 use crate::config::sections::Pace;
+use crate::domain::outcome::Outcome;
 
 /// No line of figures is wider than this.
 const WIDTH: usize = 110;
@@ -149,8 +150,12 @@ fn fitted(row: String, remarks: &[String]) -> String {
 }
 
 /// What is said when the end begins.
-pub(super) fn ending() -> String {
-    format!("\nstopping: requests under way may go on for {} s; another Ctrl-C ends it at once\n", GRACE.as_secs())
+pub(super) fn ending(places: &Places) -> String {
+    let folder = places.configuration.parent().unwrap_or(&places.configuration).display();
+    format!(
+        "\nstopping: requests under way may go on for {} s; another Ctrl-C ends it at once and leaves\n{folder} behind\n",
+        GRACE.as_secs()
+    )
 }
 
 /// What became of everything.
@@ -177,10 +182,21 @@ pub(super) fn summary(figures: &Figures) -> String {
         text.push_str(&format!("  {name}      P50 {p50:>7}   P99 {p99:>7}   n {n}{meaning}\n"));
     }
     text.push_str(&format!("  output    {} tokens/s\n", rate(load.output_tokens, elapsed).trim_end_matches("/s")));
+    if canceled(load) > load.answered() {
+        text.push_str(
+            "  most requests were still under way at the end: the gateway does not keep up with this load,\n",
+        );
+        text.push_str("  and the latencies are those of the few that it answered\n");
+    }
     if let Some(unwell) = &figures.unwell {
-        text.push_str(&format!("  {}\n", too_slow(unwell)));
+        text.push_str(&format!("  {}: the latencies hold what that delayed\n", too_slow(unwell)));
     }
     text
+}
+
+/// Requests that the end cut short.
+fn canceled(load: &LoadFigures) -> u64 {
+    load.ended.iter().filter(|(outcome, _)| *outcome == Outcome::Canceled).map(|(_, n)| n).sum()
 }
 
 /// Why requests were not sent.

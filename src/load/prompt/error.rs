@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::file::MAX_ENTRIES;
 use super::lines::MAX_BYTES;
+use crate::tokens::{OpenError, TemplateError};
 
 /// Why a workload's data set cannot be used.
 #[derive(Debug, Error)]
@@ -83,6 +84,30 @@ pub enum SourceError {
         /// The workload.
         workload: String,
         /// Its file.
+        path: PathBuf,
+    },
+    /// There is no tokenizer that can be used.
+    #[error("workloads.{workload}.tokenizer cannot be used")]
+    Tokenizer {
+        /// The workload.
+        workload: String,
+        /// Why.
+        source: Box<OpenError>,
+    },
+    /// The model's template refuses conversations of this kind.
+    #[error("workloads.{workload}.tokenizer: its chat template refuses what the workload sends")]
+    Template {
+        /// The workload.
+        workload: String,
+        /// Why.
+        source: Box<TemplateError>,
+    },
+    /// The tokenizer has no piece of text that stands for itself.
+    #[error("workloads.{workload}.tokenizer: {} has no ordinary tokens to make text of", path.display())]
+    NoPieces {
+        /// The workload.
+        workload: String,
+        /// The folder.
         path: PathBuf,
     },
     /// The text of `dataset = "sonnet"` is not UTF-8.

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::config::sections::Rate;
-use crate::domain::outcome::Outcome;
 use crate::domain::shed::ShedReason;
 use crate::watch::client_health::TaintReason;
 
@@ -152,4 +151,23 @@ fn a_load_that_was_taken_out_is_said_to_be_gone() {
     let gone = Figures { load: None, ..of(load()) };
     assert_eq!(line(&gone), "  0:15  the load demo is not in the settings any more\n");
     assert!(summary(&gone).contains("taken out"));
+}
+
+#[test]
+fn a_load_that_the_gateway_does_not_keep_up_with_is_called_so_at_the_end() {
+    let of = |ended| summary(&of(LoadFigures { ended, ..load() }));
+    assert!(of(vec![(Outcome::Ok, 64), (Outcome::Canceled, 1715)]).contains("the gateway does not keep up"));
+    assert!(!of(vec![(Outcome::Ok, 64), (Outcome::Canceled, 5)]).contains("keep up"));
+}
+
+#[test]
+fn the_end_says_what_an_impatient_one_leaves_behind() {
+    let address = ([127, 0, 0, 1], 1).into();
+    let places = Places {
+        daemon: address,
+        gateway: address,
+        configuration: "/tmp/steadyload-demo-1/steadyload.toml".into(),
+        token: "/tmp/steadyload-demo-1/admin-token".into(),
+    };
+    assert!(ending(&places).contains("leaves\n/tmp/steadyload-demo-1 behind"), "{}", ending(&places));
 }
