@@ -63,6 +63,7 @@ const PARTS: [(&str, &[&str], &[&str]); 12] = [
             "hyper_util",
             "rand",
             "rand_distr",
+            "ring",
             "serde",
             "serde_json",
         ],

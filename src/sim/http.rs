@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use bytes::Bytes;
+use ring::digest::{SHA256, digest};
 use tokio::time::Instant;
 
 use crate::clock;
@@ -142,6 +143,7 @@ impl House {
             end: End::Open,
             n: 0,
             prompt_tokens,
+            body_sha256: sha256(body),
         };
         let mut recording = self.truth.open(truth, self.stats.meter(order, received.at));
         // A whole answer is written down with all that its usage says, which only the engine knows.
@@ -158,6 +160,12 @@ impl House {
         reply.recording = Some(recording);
         reply
     }
+}
+
+fn sha256(body: &[u8]) -> [u8; 32] {
+    let digest = digest(&SHA256, body);
+    // It has 32 bytes, always.
+    digest.as_ref().try_into().unwrap_or_default()
 }
 
 /// What comes of an answer, or of its refusal, with what is wrong with it.

@@ -44,6 +44,8 @@ pub struct Truth {
     pub n: u64,
     /// Prompt tokens as the usage says; 0 when the request was refused.
     pub prompt_tokens: u32,
+    /// SHA-256 of its body: whether two runs were sent the same.
+    pub body_sha256: [u8; 32],
 }
 
 /// One write that completed at least one event with tokens.
@@ -105,6 +107,7 @@ impl Truth {
             end: crate::sim::value::Value::show(&self.end),
             n: self.n,
             prompt_tokens: self.prompt_tokens,
+            body_sha256: self.body_sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
         }
     }
 }
@@ -124,6 +127,7 @@ pub(crate) struct TruthView<'a> {
     end: String,
     n: u64,
     prompt_tokens: u32,
+    body_sha256: String,
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -388,6 +392,7 @@ mod tests {
             end: End::Open,
             n: 0,
             prompt_tokens: 7,
+            body_sha256: [0; 32],
         }
     }
 

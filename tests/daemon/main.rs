@@ -14,6 +14,7 @@ mod faults;
 mod indices;
 mod life;
 mod logs;
+mod prompts;
 mod reload;
 mod rig;
 mod standstill;
