@@ -307,5 +307,5 @@ fn without_a_place_for_its_files_it_cannot_run() {
     let output = command(&temporary, &[]).env("TMPDIR", temporary.0.join("nowhere")).output().unwrap();
     assert_eq!(output.status.code(), Some(4));
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("cannot make a folder for the demo"), "{errors}");
+    assert!(errors.contains("nowhere; TMPDIR names another place"), "{errors}");
 }

@@ -92,6 +92,12 @@ impl LoadFigures {
         self.planned.saturating_sub(self.shed.iter().map(|(_, n)| n).sum())
     }
 
+    /// Requests that the end cut short.
+    #[must_use]
+    pub fn canceled(&self) -> u64 {
+        self.ended.iter().filter(|(outcome, _)| *outcome == Outcome::Canceled).map(|(_, n)| n).sum()
+    }
+
     /// Requests that ended `ok`.
     #[must_use]
     pub fn answered(&self) -> u64 {

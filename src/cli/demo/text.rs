@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::app::demo::figures::{Figures, Latency, LoadFigures, RECENT, Unwell};
 use crate::app::demo::{GATEWAY_PORT, GRACE, LOAD, Places, page_port};
 use crate::config::sections::Pace;
-use crate::domain::outcome::Outcome;
 
 /// No line of figures is wider than this.
 const WIDTH: usize = 110;
@@ -182,7 +181,7 @@ pub(super) fn summary(figures: &Figures) -> String {
         text.push_str(&format!("  {name}      P50 {p50:>7}   P99 {p99:>7}   n {n}{meaning}\n"));
     }
     text.push_str(&format!("  output    {} tokens/s\n", rate(load.output_tokens, elapsed).trim_end_matches("/s")));
-    if canceled(load) > load.answered() {
+    if load.canceled() > load.answered() {
         text.push_str(
             "  most requests were still under way at the end: the gateway does not keep up with this load,\n",
         );
@@ -192,11 +191,6 @@ pub(super) fn summary(figures: &Figures) -> String {
         text.push_str(&format!("  {}: the latencies hold what that delayed\n", too_slow(unwell)));
     }
     text
-}
-
-/// Requests that the end cut short.
-fn canceled(load: &LoadFigures) -> u64 {
-    load.ended.iter().filter(|(outcome, _)| *outcome == Outcome::Canceled).map(|(_, n)| n).sum()
 }
 
 /// Why requests were not sent.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::sections::Rate;
+use crate::domain::outcome::Outcome;
 use crate::domain::shed::ShedReason;
 use crate::watch::client_health::TaintReason;
 
