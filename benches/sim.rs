@@ -92,8 +92,8 @@ fn run(streams: usize) {
         streams as f64 / STEP.as_secs_f64(),
         written as f64 / (to - from).as_secs_f64(),
         100.0 * cpu.as_secs_f64() / (ended - began).as_secs_f64(),
-        lags.at(50) * 1e3,
-        lags.at(99) * 1e3,
+        lags.at(50.0) * 1e3,
+        lags.at(99.0) * 1e3,
         at(&last_bytes, 50),
         at(&last_bytes, 99),
     );
@@ -153,7 +153,7 @@ async fn client(address: SocketAddr, streams: usize) -> Vec<Instant> {
 }
 
 /// The gateway's own account of how late its events left: counts up to each bound, in seconds.
-struct Lags(Vec<(f64, u64)>);
+struct Lags(Vec<(f64, f64)>);
 
 impl Lags {
     async fn of(address: SocketAddr) -> Self {
@@ -171,9 +171,9 @@ impl Lags {
     }
 
     /// The bound of the bucket that holds this percentile.
-    fn at(&self, percent: u64) -> f64 {
+    fn at(&self, percent: f64) -> f64 {
         let all = self.0.last().unwrap().1;
-        self.0.iter().find(|(_, count)| count * 100 >= all * percent).unwrap().0
+        self.0.iter().find(|(_, count)| count * 100.0 >= all * percent).unwrap().0
     }
 }
 
