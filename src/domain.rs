@@ -3,6 +3,7 @@
 pub mod api;
 pub mod arrival;
 pub mod budget;
+pub mod hex;
 pub mod outcome;
 pub mod prompt;
 pub mod sample;

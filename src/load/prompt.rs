@@ -22,6 +22,7 @@
 //! Absent: whoever makes prompts ahead (`worker::prepare`), the index that is never used twice, and anything that learns from
 //! answers while it runs.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ use self::exact::Exact;
 use self::file::Entries;
 use crate::config::sections::{Cache, Dataset, Length, Workload};
 use crate::domain::api::Api;
+use crate::domain::hex::hex;
 use crate::domain::prompt::{Message, Prompt, Role, joined};
 use crate::load::schedule::plan::Shard;
 use crate::tokens::{Fitted, fit};
@@ -44,7 +46,7 @@ mod exact;
 mod file;
 mod lines;
 mod scan;
-mod words;
+pub(crate) mod words;
 
 pub use self::error::{ReadError, SourceError};
 pub use self::file::Skipped;
@@ -203,6 +205,18 @@ impl Source {
         }
     }
 
+    /// Tokens of the request with other texts as its last message. Fitting asks some dozen times: the request is not made anew.
+    fn count_with_last(&self, request: Vec<Message>) -> impl Fn(&str) -> u32 + '_ {
+        let request = RefCell::new(request);
+        move |text| {
+            let mut request = request.borrow_mut();
+            if let Some(last) = request.last_mut() {
+                text.clone_into(&mut last.text);
+            }
+            self.count(&request)
+        }
+    }
+
     /// Draws for one question of a stream.
     fn draw(&self, stream: &Stream, purpose: Purpose, place: Place) -> Draw {
         Draw::new(self.workload.seed, Scope::Stream(stream), purpose, place)
@@ -281,13 +295,7 @@ impl Source {
         };
         let mut request = before.to_vec();
         request.push(Message::user(String::new()));
-        let count = |text: &str| {
-            let mut request = request.clone();
-            if let Some(last) = request.last_mut() {
-                text.clone_into(&mut last.text);
-            }
-            self.count(&request)
-        };
+        let count = self.count_with_last(request);
         let mut salt = self.salt(stream, (conversation, 0));
         let front = |salt: &[&str]| format!("{shared}{}", salt.join(" "));
         let whole = format!("{}{CLOSING}", front(&salt));
@@ -358,15 +366,8 @@ impl Source {
 
     /// Makes a request of a length out of one that has another: its last message loses words, or begins again.
     fn cut_or_repeat(&self, messages: &mut [Message], asked: u32) {
-        let request = messages.to_vec();
+        let count = self.count_with_last(messages.to_vec());
         let Some(last) = messages.last_mut() else { return };
-        let count = |text: &str| {
-            let mut request = request.clone();
-            if let Some(last) = request.last_mut() {
-                text.clone_into(&mut last.text);
-            }
-            self.count(&request)
-        };
         let said = format!("{} ", last.text);
         let mut words = said.split_inclusive(char::is_whitespace).cycle();
         let Fitted { text, .. } = fit(&count, "", &mut || words.next().unwrap_or(" ").to_owned(), "", asked);
@@ -399,7 +400,7 @@ fn hash(workload: &Workload, api: Api, counter: &dyn Count, data: &[u8]) -> Stri
         hash.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
         hash.update(part);
     }
-    hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(hash.finish().as_ref())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::domain::hex::hex;
 use crate::sim::model::Spent;
 use crate::sim::stats::Meter;
 use crate::sim::value::words;
@@ -107,7 +108,7 @@ impl Truth {
             end: crate::sim::value::Value::show(&self.end),
             n: self.n,
             prompt_tokens: self.prompt_tokens,
-            body_sha256: self.body_sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
+            body_sha256: hex(&self.body_sha256),
         }
     }
 }

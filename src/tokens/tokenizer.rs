@@ -6,7 +6,6 @@
 //!
 //! A tokenizer that cannot encode every text (one that has no unknown token) is found by probes when it is opened.
 
-use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::str::Utf8Error;
@@ -18,6 +17,7 @@ use tokenizers::models::ModelWrapper;
 
 use super::files::{self, Chat, MAX_TOKENIZER};
 use super::template::{Template, TemplateError};
+use crate::domain::hex::hex;
 use crate::domain::prompt::Message;
 
 /// What every tokenizer has to encode: letters, signs, other scripts, what no vocabulary has.
@@ -252,11 +252,7 @@ fn hash<'a>(
             part(text.as_bytes());
         }
     }
-    context.finish().as_ref().iter().fold(String::with_capacity(64), |mut digits, byte| {
-        // Writing into a text cannot fail.
-        write!(digits, "{byte:02x}").unwrap_or_default();
-        digits
-    })
+    hex(context.finish().as_ref())
 }
 
 /// Whether a person would see something, and nothing that acts on its surroundings.

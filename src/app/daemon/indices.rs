@@ -1,7 +1,7 @@
 //! Which prompt indices each load may have used, so that none is used again: not after a reload, a restart or SIGKILL.
 //!
 //! A prompt that was sent before may be answered from the engine's prefix cache, and its latency says nothing. So before a load
-//! uses an index, a bound above it is on disk ([`Indices::reserve`]), far enough ahead that a write is rare; the next start begins
+//! uses an index, a bound above it is on disk ([`Indices::reached`]), far enough ahead that a write is rare; the next start begins
 //! at that bound and skips what was not used, of which there is no want.
 //!
 //! A disk that does not take the bound stops no load: it shows in `state_saved` and in the log. A file that does not verify is
@@ -94,14 +94,11 @@ impl Indices {
     pub(super) async fn begins(&mut self, name: &str) {
         let first = self.first(name);
         self.next.insert(name.to_owned(), first);
-        self.reserve(name, first);
-        while let Some(written) = self.writing.join_next().await {
-            self.written(written);
-        }
+        self.reached(name, first);
+        // A write that is under way does not have it.
+        self.settle().await;
         self.save();
-        while let Some(written) = self.writing.join_next().await {
-            self.written(written);
-        }
+        self.settle().await;
     }
 
     /// A load has ended, or is about to: another of its name begins behind what it can have used.
@@ -112,7 +109,11 @@ impl Indices {
 
     /// A load is at this index. To be called once a second; does not wait for the disk.
     pub(super) fn reached(&mut self, name: &str, next_index: u64) {
-        self.reserve(name, next_index);
+        let bound = self.reserved.entry(name.to_owned()).or_default();
+        if next_index + MARGIN > *bound {
+            *bound = next_index + 2 * MARGIN;
+            self.unsaved = true;
+        }
     }
 
     /// Takes in what the disk has done, and gives it what there is to do.
@@ -130,11 +131,10 @@ impl Indices {
         !self.failing
     }
 
-    fn reserve(&mut self, name: &str, next_index: u64) {
-        let bound = self.reserved.entry(name.to_owned()).or_default();
-        if next_index + MARGIN > *bound {
-            *bound = next_index + 2 * MARGIN;
-            self.unsaved = true;
+    /// Waits for the disk.
+    async fn settle(&mut self) {
+        while let Some(written) = self.writing.join_next().await {
+            self.written(written);
         }
     }
 
@@ -214,9 +214,7 @@ mod tests {
     /// Waits for the disk, as a second's end does not.
     async fn settled(indices: &mut Indices) {
         indices.keep();
-        while let Some(written) = indices.writing.join_next().await {
-            indices.written(written);
-        }
+        indices.settle().await;
     }
 
     #[tokio::test]

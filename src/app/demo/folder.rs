@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::{GRACE, LOAD, Places, Plan, TARGET};
 use crate::config::sections::Pace;
+use crate::domain::hex::hex;
 
 /// How the folder's name begins.
 const PREFIX: &str = "steadyload-demo-";
@@ -105,7 +106,7 @@ fn write_secret(path: &Path, secret: &str) -> io::Result<()> {
 fn random<const N: usize>() -> io::Result<String> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&bytes))
 }
 
 #[cfg(test)]

@@ -197,16 +197,6 @@ impl Dataset {
             Self::SharedPrefix { .. } => "shared-prefix",
         }
     }
-
-    /// The file that it is read from.
-    #[must_use]
-    pub fn path(&self) -> Option<&PathBuf> {
-        match self {
-            Self::Sonnet { path, .. } => path.as_ref(),
-            Self::ShareGpt(file) | Self::Jsonl(file) => Some(&file.path),
-            Self::Random | Self::SharedPrefix { .. } => None,
-        }
-    }
 }
 
 impl fmt::Display for Dataset {

@@ -85,7 +85,7 @@ impl Entries {
         };
         let file = File::open(path).map_err(unreadable)?;
         let state = state(&file.metadata().map_err(unreadable)?);
-        let mut index = Index { form, strict: *broken == BrokenLines::Refuse, ..Index::default() };
+        let mut index = Index::new(form, *broken == BrokenLines::Refuse);
         let mut hash = Context::new(&SHA256);
         let reader = BufReader::with_capacity(CHUNK, Hashed { file: &file, hash: &mut hash });
         let scanned = match form {
@@ -168,14 +168,11 @@ struct Index {
     named: String,
 }
 
-impl Default for Index {
-    fn default() -> Self {
-        let named = String::new();
-        Self { form: Form::Jsonl, strict: true, at: Vec::new(), skipped: Skipped::default(), named }
-    }
-}
-
 impl Index {
+    fn new(form: Form, strict: bool) -> Self {
+        Self { form, strict, at: Vec::new(), skipped: Skipped::default(), named: String::new() }
+    }
+
     fn take(&mut self, found: Found<'_>) -> Result<(), Full> {
         match found {
             Found::Entry(At { offset, line }, bytes) => match entry::read(self.form, bytes) {

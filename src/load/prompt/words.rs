@@ -6,7 +6,7 @@ use super::Count;
 use crate::domain::prompt::Message;
 
 /// Ordinary short English words. Most tokenizers make one token of each with its leading space.
-pub(super) const WORDS: [&str; 64] = [
+pub(crate) const WORDS: [&str; 64] = [
     "about",
     "after",
     "again",

@@ -5,39 +5,16 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::domain::prompt::{Message, Role};
+use crate::load::prompt::words;
 use crate::tokens::Tokenizer;
 
-const WORDS: [&str; 24] = [
-    "about",
-    "after",
-    "again",
-    "air",
-    "animal",
-    "answer",
-    "back",
-    "begin",
-    "book",
-    "boy",
-    "call",
-    "change",
-    "city",
-    "close",
-    "country",
-    "day",
-    "different",
-    "door",
-    "earth",
-    "end",
-    "example",
-    "eye",
-    "face",
-    "family",
-];
+/// As many of the words that prompts are made of.
+const WORDS: usize = 24;
 
 /// A server with this tokenizer, asked for so many words.
 fn served(tokenizer: &Tokenizer, words: u32, seed: u64) -> u32 {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let words: Vec<_> = (0..words).map(|_| WORDS[random.random_range(0..WORDS.len())]).collect();
+    let words: Vec<_> = (0..words).map(|_| words::WORDS[random.random_range(0..WORDS)]).collect();
     tokenizer.count_chat(&[Message { role: Role::User, text: words.join(" ") }]).unwrap()
 }
 
